@@ -1,0 +1,107 @@
+package chain
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/undolog/undolog/interceptors"
+)
+
+// Request is one operation as it reached the interception point.
+type Request struct {
+	Event     string          // the method, or a custom namespace/operation
+	Params    json.RawMessage // bare params; nil means absent
+	Protocol  string          // negotiated MCP revision, for compat; empty: unknown
+	Caller    interceptors.Caller
+	Principal *interceptors.Principal
+	SessionID string // attribution
+	TraceID   string
+	SpanID    string
+
+	// Attributes travel to interceptors as members of context (reverse-DNS keys); what a gateway learned
+	// outside the params, such as an HTTP header.
+	Attributes map[string]json.RawMessage
+}
+
+// Answer is how an operation ended, seen from the target's side of the chain. Exactly one of Result and
+// Error is set when Kind is Answered.
+type Answer struct {
+	Kind   AnswerKind
+	Result json.RawMessage // the result member, untouched bytes
+	Error  json.RawMessage // the error member, untouched bytes
+	Cause  error           // for Unsent and Lost
+}
+
+// AnswerKind says what is known of a dispatch.
+type AnswerKind string
+
+const (
+	Answered AnswerKind = "answered"
+	Unsent   AnswerKind = "unsent" // proof that not one byte was written
+	Lost     AnswerKind = "lost"   // written, wholly or in part, and no answer
+)
+
+// Upstream dispatches one operation to its target: the only place that calls out. It blocks until the
+// answer is there or ctx ends; ctx is not the caller's when the dispatch is detached. params are the
+// bytes that the request phase left; nothing may be changed in them.
+type Upstream func(ctx context.Context, params json.RawMessage) Answer
+
+// Exchange is one operation under way, as the observers of Options see it.
+type Exchange struct {
+	ID       string // correlation id, equal in both phases, new for each
+	Request  *Request
+	Params   json.RawMessage // after the request phase
+	Started  time.Time
+	dispatch Dispatch
+}
+
+// DispatchKey is the info key under which an interceptor of the request phase says how its operation
+// is to be dispatched. Honoured from in-process entries and trusted hosts.
+const DispatchKey = "dev.undolog/dispatch"
+
+// ExchangeKey is the context member that carries Exchange.ID.
+const ExchangeKey = "dev.undolog/exchange"
+
+// Dispatch says how an operation is dispatched.
+type Dispatch struct {
+	// Detach keeps a dispatch going when its caller cancels or disconnects: the answer is awaited and
+	// settled without the caller.
+	Detach bool `json:"detach,omitempty"`
+	// TimeoutMs is how long an answer is awaited before the dispatch counts as lost. A later answer is
+	// still settled. Zero: no limit.
+	TimeoutMs int64 `json:"timeoutMs,omitempty"`
+}
+
+// Verdict says how an operation went through the chain, for the Outcome observer.
+type Verdict string
+
+const (
+	Allowed   Verdict = "allowed"   // dispatched, and its answer passed the response phase
+	Responded Verdict = "responded" // an interceptor answered in the target's place
+	Blocked   Verdict = "blocked"   // an interceptor stopped it, in either phase
+	Failed    Verdict = "failed"    // an interceptor or the dispatch failed
+	Detached  Verdict = "detached"  // the caller left; the dispatch goes on
+)
+
+// Outcome is told to the Outcome observer once per operation.
+type Outcome struct {
+	Verdict Verdict
+	Phase   interceptors.Phase // where it was decided
+	By      string             // the interceptor that blocked, responded or failed
+	Reason  string             // for the log; never sent to the requester
+}
+
+// Observer is told about exchanges. Nil funcs are skipped. They are called in the exchange's own
+// goroutine.
+type Observer struct {
+	// Settled is called for every dispatch that the request phase let through, as soon as its end is
+	// known: answered, lost, unsent, or stopped by the engine before it was sent (Unsent). It runs outside
+	// every deadline and the caller's context. After Lost it is called once more when an answer still
+	// comes. It returns when the end is recorded; its own failures are its own to retry.
+	Settled func(ctx context.Context, x *Exchange, a Answer)
+	// Delivered is called when it is known whether the final answer reached the requester.
+	Delivered func(ctx context.Context, x *Exchange, delivered bool)
+	// Outcome is called once per operation.
+	Outcome func(ctx context.Context, x *Exchange, o Outcome)
+}

@@ -1,0 +1,44 @@
+package effect
+
+import "encoding/json"
+
+// DefaultTenant is the tenant of a call whose transport names none.
+const DefaultTenant = "default"
+
+// Call is one governed tools/call as it is about to go out: the final arguments, who calls, and the
+// handles by which it may be recognised. A transport session, a JSON-RPC id and a trace id are never
+// identity; they are kept as attribution.
+type Call struct {
+	Tenant     string          // defaults to DefaultTenant
+	Principal  string          // who calls; empty when nothing says so
+	Server     string          // the upstream's configured name
+	Tool       string          // params.name
+	Arguments  json.RawMessage // complete final arguments; absent means {}
+	Key        string          // explicit idempotency key
+	Run        string          // explicit run handle
+	Occurrence string          // tells wanted repeats within a run apart
+
+	Session string // attribution: the invoker's session
+	Trace   string // attribution: W3C trace id
+}
+
+// Rule says by which rule of identity a call was recognised.
+type Rule string
+
+const (
+	RuleKey    Rule = "key"    // an explicit idempotency key
+	RuleRun    Rule = "run"    // a run handle, server, tool, identity arguments, occurrence
+	RuleWindow Rule = "window" // who calls, server, tool, identity arguments, for a limited time
+	RuleNone   Rule = "none"   // nothing says who calls: recorded, runs
+)
+
+// Identity is what a call is known by. Signature is zero under RuleNone; Window is zero when nothing
+// says who calls.
+type Identity struct {
+	Rule      Rule
+	Scope     string    // the key, the run, or who calls
+	Signature Signature // over the eight fields of design.md §5
+	Window    Signature // the signature the same call has under RuleWindow, kept to find look-alikes
+	Arguments Digest    // of the canonical identity arguments
+	Complete  Digest    // of the canonical complete arguments
+}

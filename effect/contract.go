@@ -1,0 +1,43 @@
+package effect
+
+import "time"
+
+// Tier says what may be done with a call of a tool when its outcome is not known.
+type Tier string
+
+const (
+	TierRead         Tier = "read"         // never claims, joins or replays; logged after the answer
+	TierIdempotent   Tier = "idempotent"   // claimed, but may run again freely
+	TierCompensable  Tier = "compensable"  // can be undone by another tool that the policy names
+	TierIrreversible Tier = "irreversible" // cannot be undone; the tier of a tool nobody vouches for
+)
+
+// Repeat says what happens to a delivered call that comes again within its window.
+type Repeat string
+
+const (
+	RepeatRun    Repeat = "run"
+	RepeatReplay Repeat = "replay"
+	RepeatAsk    Repeat = "ask"
+)
+
+// Contract is what holds for one tool: the policy's rule, else the annotations of a trusted server,
+// else the defaults. Every field is resolved; there are no unset values in it.
+type Contract struct {
+	Tier        Tier
+	Identity    []string // identity arguments (names or JSON pointers); empty: all
+	Volatile    []string // arguments that are not identity (names or JSON pointers)
+	KeyArgument string   // top-level argument that carries the idempotency key; empty: none
+	Window      time.Duration
+	Repeat      Repeat // for a delivered result
+	RepeatError Repeat // for a delivered error that was recorded as committed: a machine's retry, so replay by default
+	Lookalike   Repeat // RepeatRun or RepeatAsk
+	ShareTenant bool   // a key or run match by another principal of the tenant is the same call
+	Annotate    bool   // a delivered repeat that is replayed says so to the model in a text block
+	OnToolError State  // StateCommitted or StateFailed
+	Detach      bool   // on cancel: the outcome is awaited and recorded without the caller
+	Timeout     time.Duration
+	Lease       time.Duration // of a claim made for a remote invoker
+	Approve     bool          // the call needs approval
+	Source      string        // "policy undolog.yaml:12", "annotations" or "default"
+}

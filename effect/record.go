@@ -1,0 +1,114 @@
+package effect
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// AnswerKind says what kind of message ended, or interrupted, an attempt.
+type AnswerKind string
+
+const (
+	AnswerNone   AnswerKind = ""       // no message: lost, or never sent
+	AnswerResult AnswerKind = "result" // a JSON-RPC result, isError results included
+	AnswerError  AnswerKind = "error"  // a JSON-RPC error object
+)
+
+// Answer is an answer of the target, as the bytes that came.
+type Answer struct {
+	Kind    AnswerKind
+	Body    json.RawMessage // the result member, or the error member; never re-encoded
+	IsError bool            // a result with isError:true
+}
+
+// Claim is the right to dispatch one attempt, and the fence of its owner: it is presented when the
+// attempt is settled, and loses against whoever moved the effect since.
+type Claim struct {
+	Effect  string // effect id, a UUIDv7
+	Tenant  string
+	Attempt int    // from 1
+	Ordinal int    // of the transition that made the claim, from 0
+	Owner   string // process id of the claimant
+}
+
+// Record is one effect as the log has it: what was called, by whom, and where it stands.
+type Record struct {
+	ID          string // UUIDv7; time-ordered
+	Seq         int64  // order of recording in this store
+	Tenant      string
+	Principal   string
+	Session     string
+	Trace       string
+	Server      string
+	Tool        string
+	Tier        Tier
+	Rule        Rule
+	Scope       string
+	Signature   Signature
+	Window      Signature
+	Generation  int // from 1; a wanted repeat is the next generation
+	Key         string
+	Run         string
+	Occurrence  string
+	Arguments   json.RawMessage // complete final arguments as they went out
+	ArgsDigest  Digest          // identity arguments
+	Complete    Digest          // complete arguments
+	Policy      string          // digest of the policy in force, empty without one
+	Source      string          // where the contract came from
+	LookalikeOf string          // effect id of an equal call under another rule or run
+	CreatedAt   time.Time
+
+	State      State     // as recorded; see StateAt
+	Attempt    int       // the current attempt
+	Ordinal    int       // of the last transition
+	Owner      string    // process that holds the claim
+	OwnerUntil time.Time // when the owner's heartbeat runs out; zero: the owner has ended or is unknown
+	LeaseUntil time.Time // fixed lease of a remote invoker's claim; zero: the heartbeat decides
+	TimeoutAt  time.Time // when the attempt counts as lost although its owner lives
+	ChangedAt  time.Time // time of the last transition
+	By         string    // who moved it last when that was a person
+	Reason     string    // why, for resolve and release
+	Answer     Answer    // of the last settled or waiting transition
+	Delivered  bool      // the answer is known to have reached the agent
+}
+
+// Transition is one move of an effect, the unit of the log.
+type Transition struct {
+	Effect     string
+	Ordinal    int
+	Attempt    int
+	State      State
+	At         time.Time
+	Owner      string
+	LeaseUntil time.Time
+	TimeoutAt  time.Time
+	By         string
+	Reason     string
+	Answer     Answer
+}
+
+// Event is something worth telling that moves no state: delivered, repeat refused, unmatched
+// response, tool definition changed, again granted.
+type Event struct {
+	Seq       int64
+	At        time.Time
+	Tenant    string
+	Effect    string // empty when it concerns none
+	Kind      string // one of the Event… constants
+	Principal string
+	Server    string
+	Tool      string
+	Detail    json.RawMessage // an object; never payloads
+}
+
+const (
+	EventDelivered   = "delivered"
+	EventReplayed    = "replayed"
+	EventRefused     = "refused"
+	EventAgain       = "again"      // a person allowed one more run
+	EventAgainUsed   = "again_used" // and it was used
+	EventUnmatched   = "unmatched_response"
+	EventToolChanged = "tool_changed"
+	EventAltered     = "altered_after_claim"
+	EventLate        = "late_answer"
+)

@@ -1,0 +1,47 @@
+package interceptors
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// Invocation is what a handler is given. Payload is the handler's own copy, bare: the wrapping
+// {method, params}, where an invoker uses it, is taken off before and put back after.
+type Invocation struct {
+	Event   string
+	Phase   Phase
+	Payload json.RawMessage
+	Config  json.RawMessage
+	Context *Context // never nil
+	Meta    json.RawMessage
+	Caller  Caller
+}
+
+// Verdict is what a validator says. The zero Verdict denies with a generic message; see Allow and Deny.
+type Verdict struct {
+	Valid       bool
+	Severity    Severity // of an invalid verdict; defaults to error
+	Messages    []Message
+	Suggestions []Suggestion
+	Info        json.RawMessage // an object, put under the result's info
+}
+
+// Change is what a mutator returns. A nil Payload means unchanged.
+type Change struct {
+	Payload json.RawMessage
+	Info    json.RawMessage
+}
+
+// Validator judges a payload without changing it.
+type Validator struct {
+	Descriptor
+	DefaultConfig json.RawMessage // used when an invocation has no config
+	Validate      func(ctx context.Context, in *Invocation) (*Verdict, error)
+}
+
+// Mutator changes a payload.
+type Mutator struct {
+	Descriptor
+	DefaultConfig json.RawMessage
+	Mutate        func(ctx context.Context, in *Invocation) (*Change, error)
+}

@@ -1,0 +1,106 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/undolog/undolog/effect"
+)
+
+// Driver is one backend of the log. Its methods are the log's verbs; each is one transaction, durable
+// when it returns unless it says otherwise, and safe for concurrent use by any number of processes.
+// A Driver groups concurrent writes by itself and MUST NOT delay a lone one. It returns its own
+// errors; Log wraps them once.
+type Driver interface {
+	// Begin gathers the facts about the call, asks effect.Decide and does what the verdict says, in one
+	// transaction: inserts the generation or the attempt, or nothing. It beats the owner's heart when due.
+	Begin(ctx context.Context, p *Begin) (*Begun, error)
+
+	// Append moves the effect on by one transition. The transition's Ordinal is the compare-and-set: when
+	// it is taken, or the move is not legal, or (t.Owner set) the attempt belongs to another owner, nothing
+	// is written and the error is a *ConflictError with the record as it is.
+	Append(ctx context.Context, tenant string, t *effect.Transition) (*effect.Record, error)
+
+	// Write records, in one transaction, what needs no decision: finished reads, deliveries, events.
+	// It is called by Log in groups.
+	Write(ctx context.Context, n *Notes) error
+
+	// Effect returns one effect with its state; ErrNotFound when the tenant has none of that id.
+	Effect(ctx context.Context, tenant, id string) (*effect.Record, error)
+	// Effects lists effects, newest first.
+	Effects(ctx context.Context, f *Filter) ([]*effect.Record, error)
+	// History returns the transitions and the events of one effect, oldest first.
+	History(ctx context.Context, tenant, id string) ([]effect.Transition, []effect.Event, error)
+	// Events lists events that moved no state with Seq > after, oldest first.
+	Events(ctx context.Context, tenant string, after int64, limit int) ([]effect.Event, error)
+
+	// Again allows one more run of a settled effect.
+	Again(ctx context.Context, ev *effect.Event) error
+	// LearnTool keeps a tool's definition; it reports whether another one was known before.
+	LearnTool(ctx context.Context, t *Tool) (changed bool, err error)
+	// Tools returns the last known definition of each tool of a server.
+	Tools(ctx context.Context, tenant, server string) ([]Tool, error)
+
+	// Beat renews the owner's heartbeat until now+ttl. End removes it: its open claims are in doubt at once.
+	Beat(ctx context.Context, owner string, ttl time.Duration) error
+	End(ctx context.Context, owner string) error
+
+	Close() error
+}
+
+// Begin is what a claim needs to know.
+type Begin struct {
+	ID           string // of the effect, should one be inserted
+	Call         *effect.Call
+	Identity     *effect.Identity
+	Contract     *effect.Contract
+	Policy       string // digest of the policy in force
+	Owner        string
+	TTL          time.Duration // of the owner's heartbeat
+	Remote       bool          // the claim gets Contract.Lease as a fixed lease and no heartbeat
+	Continuation string        // requestState that the call carries; empty: none
+}
+
+// Begun is the decision and what it rests on.
+type Begun struct {
+	Verdict effect.Verdict
+	Record  *effect.Record // the claimed, joined, replayed or refusing effect; nil when there is none to show
+	Claim   *effect.Claim  // set when the caller may dispatch
+}
+
+// Notes is one group of what needs no decision.
+type Notes struct {
+	Reads      []*effect.Record // finished calls of tier read: effect and transition in one, no signature
+	Deliveries []Delivery
+	Events     []effect.Event
+}
+
+// Delivery says that the answer of an effect reached its agent.
+type Delivery struct {
+	Tenant string
+	Effect string
+	At     time.Time
+}
+
+// Tool is a tool's definition as its server listed it.
+type Tool struct {
+	Tenant     string
+	Server     string
+	Name       string
+	Digest     effect.Digest // of the canonical definition
+	Definition []byte        // the tools/list entry
+	SeenAt     time.Time
+}
+
+// Filter selects effects. Zero fields select all.
+type Filter struct {
+	Tenant string // required
+	Run    string
+	Server string
+	Tool   string // a glob: * and ?
+	States []effect.State
+	Since  time.Time
+	Before int64 // Seq below this; zero: from the newest
+	After  int64 // Seq above this, for following; zero: none
+	Limit  int   // defaults to 100
+}

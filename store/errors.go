@@ -1,0 +1,28 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/undolog/undolog/effect"
+)
+
+var (
+	// ErrNotFound means that the tenant has no effect of that id.
+	ErrNotFound = errors.New("effect not found")
+	// ErrClosed means that the log was closed.
+	ErrClosed = errors.New("log closed")
+	// ErrSchema means that the file or database was written by another version of the program.
+	ErrSchema = errors.New("schema version not supported by this program")
+)
+
+// ConflictError means that an effect stands elsewhere than its mover thought.
+type ConflictError struct {
+	ID     string
+	Want   effect.State // where it was to be moved
+	Record *effect.Record
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("move effect %s to %s: it is %s", e.ID, e.Want, e.Record.State)
+}
