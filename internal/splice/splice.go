@@ -1,0 +1,172 @@
+// Package splice reads and changes single members of a JSON object while every other byte of it stays
+// as it came: numbers keep their spelling, members their order, unknown members their place. It is how
+// a payload is stamped without being re-typed.
+package splice
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// member is one name/value pair of an object, as offsets into it.
+type member struct {
+	name       string
+	start      int // of the name
+	valueStart int
+	valueEnd   int
+}
+
+// Get returns the value at path, nil when it or an object on the way to it is absent or obj is not an
+// object. The result shares memory with obj.
+func Get(obj []byte, path ...string) json.RawMessage {
+	for _, name := range path {
+		m, ok := find(obj, name)
+		if !ok {
+			return nil
+		}
+		obj = obj[m.valueStart:m.valueEnd]
+	}
+	return obj
+}
+
+// Set returns a copy of obj in which the member at path has the given value. Objects missing on the
+// way are made; a member that is there keeps its place. It fails when obj, or a value on the way, is
+// not an object.
+func Set(obj, value []byte, path ...string) (json.RawMessage, error) {
+	if len(path) == 0 {
+		return bytes.Clone(value), nil
+	}
+	ms, closing, err := members(obj)
+	if err != nil {
+		return nil, fmt.Errorf("set member %q: %w", path[0], err)
+	}
+	for _, m := range ms {
+		if m.name != path[0] {
+			continue
+		}
+		inner, err := Set(obj[m.valueStart:m.valueEnd], value, path[1:]...)
+		if err != nil {
+			return nil, err
+		}
+		return join(obj[:m.valueStart], inner, obj[m.valueEnd:]), nil
+	}
+	inner := value
+	for i := len(path) - 1; i > 0; i-- {
+		inner = join([]byte("{"), quote(path[i]), []byte(":"), inner, []byte("}"))
+	}
+	comma := []byte(",")
+	if len(ms) == 0 {
+		comma = nil
+	}
+	return join(bytes.TrimRight(obj[:closing], " \t\r\n"), comma, quote(path[0]), []byte(":"), inner, obj[closing:]), nil
+}
+
+// Delete returns obj without the members for which drop reports true, and whether any was dropped.
+// Without one the result is obj itself.
+func Delete(obj []byte, drop func(name string) bool) (json.RawMessage, bool, error) {
+	ms, closing, err := members(obj)
+	if err != nil {
+		return nil, false, fmt.Errorf("delete members: %w", err)
+	}
+	var kept []member
+	for _, m := range ms {
+		if !drop(m.name) {
+			kept = append(kept, m)
+		}
+	}
+	if len(kept) == len(ms) {
+		return obj, false, nil
+	}
+	out := make([]byte, 0, len(obj))
+	out = append(out, '{')
+	for i, m := range kept {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, obj[m.start:m.valueEnd]...)
+	}
+	return append(out, obj[closing:]...), true, nil
+}
+
+// Append returns a copy of the array arr with value as its last element.
+func Append(arr, value []byte) (json.RawMessage, error) {
+	trimmed := bytes.TrimRight(arr, " \t\r\n")
+	if len(trimmed) < 2 || trimmed[len(trimmed)-1] != ']' {
+		return nil, fmt.Errorf("append to array: not an array")
+	}
+	body := bytes.TrimRight(trimmed[:len(trimmed)-1], " \t\r\n")
+	comma := []byte(",")
+	if body[len(body)-1] == '[' {
+		comma = nil
+	}
+	return join(body, comma, value, []byte("]")), nil
+}
+
+func find(obj []byte, name string) (member, bool) {
+	ms, _, err := members(obj)
+	if err != nil {
+		return member{}, false
+	}
+	for _, m := range ms {
+		if m.name == name {
+			return m, true
+		}
+	}
+	return member{}, false
+}
+
+// members lists the members of obj and the offset of its closing brace.
+func members(obj []byte) (ms []member, closing int, err error) {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(obj), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	tok, err := dec.ReadToken()
+	if err != nil {
+		return nil, 0, err
+	}
+	if tok.Kind() != '{' {
+		return nil, 0, fmt.Errorf("not an object")
+	}
+	for dec.PeekKind() != '}' {
+		name, err := dec.ReadValue()
+		if err != nil {
+			return nil, 0, err
+		}
+		nameEnd := int(dec.InputOffset())
+		m := member{start: nameEnd - len(name)}
+		unquoted, err := jsontext.AppendUnquote(nil, name)
+		if err != nil {
+			return nil, 0, err
+		}
+		m.name = string(unquoted)
+		value, err := dec.ReadValue()
+		if err != nil {
+			return nil, 0, err
+		}
+		m.valueEnd = int(dec.InputOffset())
+		m.valueStart = m.valueEnd - len(value)
+		ms = append(ms, m)
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return nil, 0, err
+	}
+	return ms, int(dec.InputOffset()) - 1, nil
+}
+
+func quote(name string) []byte {
+	q, _ := jsontext.AppendQuote(nil, name) // invalid UTF-8 becomes U+FFFD; names here are constants
+	return q
+}
+
+func join(parts ...[]byte) []byte {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	out := make([]byte, 0, n)
+	for _, p := range parts {
+		out = append(out, p...)
+	}
+	return out
+}
