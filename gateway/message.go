@@ -18,6 +18,16 @@ type Message struct {
 	Truncated bool
 	Size      int64 // bytes on the wire
 
+	// Lost is set by an upstream Conn in place of a response that will never come, because the connection
+	// broke after the request had been written: only ID and Cause are set. What became of the request is
+	// unknown.
+	Lost  bool
+	Cause error
+
+	// For is the id of the request on whose response stream the message came, where the transport tells
+	// (Streamable HTTP upstreams); nil: unknown.
+	For json.RawMessage
+
 	// Header holds what the transport knows beside the message: HTTP request headers of the agent, nil on
 	// stdio.
 	Header map[string][]string
