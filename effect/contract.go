@@ -27,7 +27,10 @@ type Contract struct {
 	Tier        Tier
 	Identity    []string // identity arguments (names or JSON pointers); empty: all
 	Volatile    []string // arguments that are not identity (names or JSON pointers)
-	KeyArgument string   // top-level argument that carries the idempotency key; empty: none
+	KeyArgument string   // top-level argument that carries the idempotency key; empty: the well-known names
+	// NoKeyArgument says that no argument carries an idempotency key, not even one of a well-known name.
+	NoKeyArgument bool
+
 	Window      time.Duration
 	Repeat      Repeat // for a delivered result
 	RepeatError Repeat // for a delivered error that was recorded as committed: a machine's retry, so replay by default

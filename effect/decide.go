@@ -1,6 +1,9 @@
 package effect
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Facts is what the log knows about a call when it decides: gathered and acted upon in one
 // transaction.
@@ -37,3 +40,172 @@ type Verdict struct {
 	Lookalike  string // effect id of the look-alike to note on the new record
 	Reason     string
 }
+
+// Decide says what to do with a call, given what the log knows of it. It is pure: the driver calls it
+// inside the transaction that gathered the facts and acts on the verdict before that transaction ends.
+// Calls of TierRead are not put to it. continuation is the requestState or task id that the call carries.
+func Decide(call *Call, id *Identity, c *Contract, f *Facts, continuation string) Verdict {
+	d := decision{call: call, id: id, contract: c, facts: f, continuation: continuation, latest: f.Latest}
+	return d.approved(d.verdict())
+}
+
+type decision struct {
+	call         *Call
+	id           *Identity
+	contract     *Contract
+	facts        *Facts
+	latest       *Record
+	continuation string
+}
+
+// approved turns every dispatch that nobody allowed into a question when the contract wants an approval.
+// A round that goes on was allowed when it began.
+func (d *decision) approved(v Verdict) Verdict {
+	dispatches := v.Action == ActInsert || v.Action == ActReclaim
+	if !d.contract.Approve || !dispatches || v.UsesAgain != "" {
+		return v
+	}
+	return Verdict{Action: ActAsk, Reason: fmt.Sprintf(
+		"%s on %s needs approval (%s), and approvals cannot be given yet: it was not run. "+
+			"Whoever owns the policy can set \"approve: never\" for it.", d.call.Tool, d.call.Server, d.contract.Source)}
+}
+
+func (d *decision) verdict() Verdict {
+	switch {
+	case d.id.Rule == RuleNone:
+		return insert(1, "nothing says who calls: recorded and run")
+	case d.latest == nil:
+		return d.first()
+	}
+	if reason := d.conflict(); reason != "" {
+		return Verdict{Action: ActConflict, Reason: reason}
+	}
+	switch state := d.latest.StateAt(d.facts.Now); {
+	case state == StateClaimed:
+		return Verdict{Action: ActJoin, Reason: "the same call is under way (effect " + d.latest.ID + ")"}
+	case state == StateWaiting:
+		return d.waiting()
+	case state == StateInDoubt:
+		return d.inDoubt()
+	case state.IsRetryable():
+		return d.reclaim("the last attempt is " + string(state) + ": nothing was applied")
+	case state == StateDenied || state == StateAwaitingApproval:
+		return d.ask("effect " + d.latest.ID + " is " + string(state))
+	}
+	return d.settled()
+}
+
+// first decides on a call that was never seen under its signature.
+func (d *decision) first() Verdict {
+	like := d.facts.Lookalike
+	if like == nil {
+		return insert(1, "never seen before")
+	}
+	v := insert(1, "never seen under this "+string(d.id.Rule)+"; effect "+like.ID+" was an equal call")
+	v.Lookalike = like.ID
+	switch {
+	case d.contract.Lookalike != RepeatAsk:
+		return v
+	case d.facts.LookalikeAgain:
+		v.UsesAgain = like.ID
+		return v
+	}
+	return Verdict{Action: ActAsk, Lookalike: like.ID, Reason: fmt.Sprintf(
+		"an equal call of %s on %s is on record as effect %s under another key or run, and policy asks a person first: "+
+			"it was not run. A person can allow one more run with \"undolog again %s\".",
+		d.call.Tool, d.call.Server, like.ID, like.ID)}
+}
+
+// conflict returns why the call cannot be the recorded one although it has its key or run; empty when it
+// can. Nothing in it tells one principal about another's call.
+func (d *decision) conflict() string {
+	if d.id.Rule != RuleKey && d.id.Rule != RuleRun {
+		return ""
+	}
+	l := d.latest
+	switch {
+	case l.Principal != d.call.Principal && !d.contract.ShareTenant:
+		return "this " + string(d.id.Rule) + " is in use: take another one"
+	case l.Server != d.call.Server || l.Tool != d.call.Tool:
+		return "this " + string(d.id.Rule) + " was used for another tool (effect " + l.ID + "): take another one"
+	case l.ArgsDigest != d.id.Arguments:
+		return "this " + string(d.id.Rule) + " was used with other arguments (effect " + l.ID + "): take another one for another call"
+	}
+	return ""
+}
+
+func (d *decision) waiting() Verdict {
+	if d.continuation != "" && d.continuation == d.latest.Continuation {
+		return Verdict{Action: ActContinue, Attempt: d.latest.Attempt, Reason: "the call goes on with the round it was asked for"}
+	}
+	return Verdict{Action: ActReplay, Reason: "the tool waits for another round or a task (effect " + d.latest.ID + ")"}
+}
+
+func (d *decision) inDoubt() Verdict {
+	if isFree(d.contract.Tier) {
+		return d.reclaim("the last outcome was lost, and the tool may run again")
+	}
+	return Verdict{Action: ActInDoubt, Reason: fmt.Sprintf(
+		"%s on %s was sent before and its outcome was lost: it may or may not have been applied, so it was not sent again. "+
+			"Check at the target; a person settles it with \"undolog resolve %s\".", d.call.Tool, d.call.Server, d.latest.ID)}
+}
+
+// settled decides on a call whose effect is on record with an answer.
+func (d *decision) settled() Verdict {
+	l := d.latest
+	switch {
+	case d.facts.Again:
+		v := d.next("a person allowed one more run")
+		v.UsesAgain = l.ID
+		return v
+	case d.id.Rule != RuleWindow:
+		return d.replay(false, "the same "+string(d.id.Rule)+" was answered before")
+	case d.facts.Now.Sub(l.ChangedAt) >= d.contract.Window:
+		return d.next("the window since the last run is over")
+	case !l.Delivered:
+		return d.replay(false, "the recorded answer may not have arrived")
+	case d.facts.OtherWrites:
+		return d.next("the caller has written something else since")
+	case isFree(d.contract.Tier):
+		return d.next("the tool may run again")
+	}
+	return d.repeat()
+}
+
+// repeat decides on a call whose answer arrived and that comes again with nothing else in between.
+func (d *decision) repeat() Verdict {
+	wanted := d.contract.Repeat
+	if d.latest.Answer.Kind == AnswerError || d.latest.Answer.IsError {
+		wanted = d.contract.RepeatError
+	}
+	switch wanted {
+	case RepeatRun:
+		return d.next("the answer arrived, so this call is a new one")
+	case RepeatReplay:
+		return d.replay(true, "the same call was answered before")
+	}
+	return d.ask("the same call was run before as effect " + d.latest.ID)
+}
+
+func (d *decision) ask(why string) Verdict {
+	return Verdict{Action: ActAsk, Reason: fmt.Sprintf(
+		"%s, and policy asks a person first: it was not run. A person can allow one more run with \"undolog again %s\".",
+		why, d.latest.ID)}
+}
+
+func (d *decision) replay(repeat bool, why string) Verdict {
+	return Verdict{Action: ActReplay, Repeat: repeat, Reason: why + " (effect " + d.latest.ID + ")"}
+}
+
+func (d *decision) reclaim(why string) Verdict {
+	return Verdict{Action: ActReclaim, Attempt: d.latest.Attempt + 1, Reason: why}
+}
+
+func (d *decision) next(why string) Verdict { return insert(d.latest.Generation+1, why) }
+
+func insert(generation int, why string) Verdict {
+	return Verdict{Action: ActInsert, Generation: generation, Reason: why}
+}
+
+// isFree reports whether a lost or delivered call of the tier may run again without asking.
+func isFree(t Tier) bool { return t == TierIdempotent || t == TierRead }

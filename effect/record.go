@@ -70,6 +70,10 @@ type Record struct {
 	Reason     string    // why, for resolve and release
 	Answer     Answer    // of the last settled or waiting transition
 	Delivered  bool      // the answer is known to have reached the agent
+
+	// Continuation is the requestState or task id by which a waiting attempt goes on. A claim that
+	// continues the attempt keeps it, so that the round can be recognised when it is sent again.
+	Continuation string
 }
 
 // Transition is one move of an effect, the unit of the log.
@@ -85,6 +89,8 @@ type Transition struct {
 	By         string
 	Reason     string
 	Answer     Answer
+
+	Continuation string // of a transition to StateWaiting
 }
 
 // Event is something worth telling that moves no state: delivered, repeat refused, unmatched

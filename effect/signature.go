@@ -1,6 +1,13 @@
 package effect
 
-import "encoding/hex"
+import (
+	"encoding/binary"
+	"encoding/hex"
+
+	"lukechampine.com/blake3"
+
+	"github.com/undolog/undolog/internal/jcs"
+)
 
 // Signature identifies equal calls: BLAKE3-256 over the eight fields of an identity. The zero
 // Signature means that there is none.
@@ -20,3 +27,35 @@ func (d Digest) IsZero() bool { return d == Digest{} }
 
 // String returns "b3:" and 64 hex digits.
 func (d Digest) String() string { return "b3:" + hex.EncodeToString(d[:]) }
+
+// SumJSON returns the digest of the canonical form of a JSON text. Every error is a *jcs.Error, which
+// carries the JSON pointer.
+func SumJSON(src []byte) (Digest, error) {
+	canonical, err := jcs.Canonical(src)
+	if err != nil {
+		return Digest{}, err
+	}
+	return digest(canonical), nil
+}
+
+func digest(canonical []byte) Digest { return blake3.Sum256(canonical) }
+
+// layout names the order and the meaning of the signed fields. Another layout is another name.
+const layout = "undolog effect v1"
+
+// sign hashes the eight fields of an identity, each as a big-endian 32-bit length and its bytes.
+func sign(call *Call, rule Rule, scope string, arguments []byte) Signature {
+	tenant := call.Tenant
+	if tenant == "" {
+		tenant = DefaultTenant
+	}
+	buf := make([]byte, 0, 128+len(tenant)+len(scope)+len(call.Server)+len(call.Tool)+len(arguments)+len(call.Occurrence))
+	for _, field := range [...]string{layout, string(rule), tenant, scope, call.Server, call.Tool} {
+		buf = append(appendLength(buf, len(field)), field...)
+	}
+	buf = append(appendLength(buf, len(arguments)), arguments...)
+	buf = append(appendLength(buf, len(call.Occurrence)), call.Occurrence...)
+	return blake3.Sum256(buf)
+}
+
+func appendLength(dst []byte, n int) []byte { return binary.BigEndian.AppendUint32(dst, uint32(n)) }
