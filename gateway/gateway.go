@@ -1,0 +1,129 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/undolog/undolog/chain"
+)
+
+// Options configures a Gateway. Chain and Dial are required.
+type Options struct {
+	Logger *slog.Logger // nil is silent
+	// Chain is what governed requests go through.
+	Chain *chain.Chain
+	// Dial opens an upstream for an agent: starts a process or opens an HTTP session. It is called when a
+	// session begins and again after its upstream has died. ctx bounds the opening alone.
+	Dial func(ctx context.Context, agent *AgentInfo) (Conn, error)
+	// Target says in a word what Dial opens, for errors and logs: the command line or the URL. Its hash is
+	// part of the upstream's name. It MUST NOT carry secrets.
+	Target string
+	// Name is the upstream's configured name. Defaults to the name in its serverInfo, a hyphen and eight
+	// hex digits of the hash of Target.
+	Name string
+	// Attributes says what interceptors are told about a request beside its params, as members of their
+	// context. Nil: nothing.
+	Attributes func(m *Message, p *Peer) map[string]json.RawMessage
+	// Prime lists the upstream's tools through the chain before the first tools/call, and again when the
+	// list has changed, so that interceptors know a tool's annotations before it runs.
+	Prime bool
+	// MaxResult is the limit for one message of the upstream. Defaults to 64 MiB. The Conn enforces it; the
+	// relay names it in its error.
+	MaxResult int64
+	// Drain is how long dispatches that outlive their callers are awaited when a session ends. Defaults to
+	// 30 s; negative: not at all.
+	Drain time.Duration
+	// MaxInFlight is how many requests of one session may be under way. Defaults to 4096.
+	MaxInFlight int
+	// SharedIdle is how long an upstream shared by stateless agents is kept without a request. Defaults to
+	// 10 minutes.
+	SharedIdle time.Duration
+	// Now defaults to time.Now.
+	Now func() time.Time
+}
+
+// AgentInfo is who is at the agent's end, as its transport authenticated it.
+type AgentInfo struct {
+	Tenant    string
+	Principal string // who calls; empty when nothing says so
+	Session   string // attribution only
+	Protocol  string // MCP revision, where the transport knows it before the messages do
+}
+
+// Peer is what a session knows of its two ends.
+type Peer struct {
+	Agent    AgentInfo
+	Protocol string // the negotiated MCP revision; empty before it is known
+	Server   string // the upstream's name: Options.Name, or made from its serverInfo
+}
+
+// Gateway relays messages between agents and their upstreams and runs governed requests through a
+// chain. It is safe for concurrent use.
+type Gateway struct {
+	opts   Options
+	logger *slog.Logger
+
+	mu     sync.Mutex
+	shared map[sharedKey]*shared
+	closed bool
+}
+
+// New returns a Gateway. It panics when Chain or Dial is missing.
+func New(opts *Options) *Gateway {
+	o := *opts
+	if o.Chain == nil || o.Dial == nil {
+		panic("gateway: Options.Chain and Options.Dial are required")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.MaxResult <= 0 {
+		o.MaxResult = defaultMaxResult
+	}
+	if o.Drain == 0 {
+		o.Drain = 30 * time.Second
+	}
+	if o.MaxInFlight <= 0 {
+		o.MaxInFlight = 4096
+	}
+	if o.SharedIdle <= 0 {
+		o.SharedIdle = 10 * time.Minute
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Gateway{opts: o, logger: o.Logger, shared: make(map[sharedKey]*shared)}
+}
+
+const defaultMaxResult = 64 << 20
+
+// Serve relays between one agent and an upstream of its own (1:1, ids unchanged) until the agent has
+// gone, ctx ends, or the upstream cannot be opened at all. It then awaits what outlives its callers for
+// Options.Drain and closes both ends. A nil error means that the agent went in good order or ctx ended.
+func (g *Gateway) Serve(ctx context.Context, agent Conn, info AgentInfo) error {
+	return g.newSession(agent, info).run(ctx)
+}
+
+// Do sends one request or notification of a stateless agent to the upstream that all agents of its
+// tenant and principal share. send is given every message that belongs to the request, one at a time:
+// its progress, the notifications of its subscription, and last its response; ids, tokens and
+// subscription ids are the agent's own again. Do returns when the response was sent or ctx has ended,
+// which cancels the request. An error of send means that the agent did not get the message; it ends the
+// request like a cancellation. For a notification send is not called.
+func (g *Gateway) Do(ctx context.Context, info AgentInfo, m *Message, send func(*Message) error) error {
+	s, err := g.sharedFor(info)
+	if err != nil {
+		return err
+	}
+	defer s.release()
+	return s.do(ctx, m, send)
+}
+
+// Close ends the shared upstreams, after what outlives its callers has been awaited for Options.Drain
+// or until ctx ends. Sessions of Serve end by their own ctx.
+func (g *Gateway) Close(ctx context.Context) error {
+	return g.closeShared(ctx)
+}
