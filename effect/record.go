@@ -117,4 +117,6 @@ const (
 	EventToolChanged = "tool_changed"
 	EventAltered     = "altered_after_claim"
 	EventLate        = "late_answer"
+	EventOperation   = "operation" // a governed operation that is no effect, seen through a foreign engine
+	EventStopped     = "stopped"   // an interceptor stopped an operation
 )
