@@ -12,7 +12,7 @@ var notApplied = []int64{-32700, -32600, -32601, -32602, -32020, -32021, -32022}
 // Settlement returns the state to which an outcome moves a claim. An answer that reports an error is
 // what the contract says about errors, unless its code says that nothing began. An outcome that cannot
 // be read is in doubt.
-func Settlement(c *Contract, o *Outcome) State {
+func Settlement(c *Contract, o Outcome) State {
 	switch o.Kind {
 	case OutcomeUnsent:
 		return StateReleased

@@ -28,9 +28,9 @@ func (d Digest) IsZero() bool { return d == Digest{} }
 // String returns "b3:" and 64 hex digits.
 func (d Digest) String() string { return "b3:" + hex.EncodeToString(d[:]) }
 
-// SumJSON returns the digest of the canonical form of a JSON text. Every error is a *jcs.Error, which
+// DigestOf returns the digest of the canonical form of a JSON text. Every error is a *jcs.Error, which
 // carries the JSON pointer.
-func SumJSON(src []byte) (Digest, error) {
+func DigestOf(src []byte) (Digest, error) {
 	canonical, err := jcs.Canonical(src)
 	if err != nil {
 		return Digest{}, err
