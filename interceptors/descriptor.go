@@ -1,0 +1,187 @@
+package interceptors
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// MatchEvent reports whether an event is covered by a hook's entry: the event itself, "*" for every
+// event, or a pattern in which each "*" stands for any run of characters, such as "tools/*".
+func MatchEvent(pattern, event string) bool {
+	head, rest, wild := strings.Cut(pattern, "*")
+	if !wild {
+		return pattern == event
+	}
+	event, ok := strings.CutPrefix(event, head)
+	if !ok {
+		return false
+	}
+	parts := strings.Split(rest, "*")
+	for _, part := range parts[:len(parts)-1] {
+		i := strings.Index(event, part)
+		if i < 0 {
+			return false
+		}
+		event = event[i+len(part):]
+	}
+	return strings.HasSuffix(event, parts[len(parts)-1])
+}
+
+// isConcrete reports whether an event names one operation.
+func isConcrete(event string) bool { return !strings.Contains(event, "*") }
+
+// Covers reports whether the hook has an entry for the event, whatever its phase.
+func (h Hook) Covers(event string) bool {
+	for _, pattern := range h.Events {
+		if MatchEvent(pattern, event) {
+			return true
+		}
+	}
+	return false
+}
+
+// Hooked reports whether one of the descriptor's hooks covers the event in the phase.
+func (d *Descriptor) Hooked(event string, phase Phase) bool {
+	for _, h := range d.Hooks {
+		if h.Phase == phase && h.Covers(event) {
+			return true
+		}
+	}
+	return false
+}
+
+// covers reports whether any phase's hook covers the event.
+func (d *Descriptor) covers(event string) bool {
+	return d.Hooked(event, PhaseRequest) || d.Hooked(event, PhaseResponse)
+}
+
+// MarshalJSON writes the descriptor as interceptors/list shows it: no defaults, no nulls.
+func (d Descriptor) MarshalJSON() ([]byte, error) {
+	type plain Descriptor
+	p := plain(d)
+	if p.Mode == ModeActive {
+		p.Mode = ""
+	}
+	p.Hooks = d.shownHooks()
+	return json.Marshal(p)
+}
+
+// shownHooks are the hooks with empty lists where Go has nil, which would be null on the wire.
+func (d Descriptor) shownHooks() []Hook {
+	hooks := make([]Hook, len(d.Hooks))
+	for i, h := range d.Hooks {
+		if h.Events == nil {
+			h.Events = []string{}
+		}
+		hooks[i] = h
+	}
+	return hooks
+}
+
+// UnmarshalJSON reads a descriptor, older spellings too: a single hook, the phase "both" and the mode
+// "enforce" come out in today's form, the mode empty when it is active. A type or mode that is not known
+// is an error.
+func (d *Descriptor) UnmarshalJSON(raw []byte) error {
+	type plain Descriptor
+	var wire struct {
+		plain
+		Hook         *Hook           `json:"hook"`
+		PriorityHint json.RawMessage `json:"priorityHint"`
+	}
+	if err := json.Unmarshal(raw, &wire); err != nil {
+		return fmt.Errorf("decode descriptor: %w", err)
+	}
+	read := Descriptor(wire.plain)
+	if wire.Hook != nil {
+		read.Hooks = append([]Hook{*wire.Hook}, read.Hooks...)
+	}
+	if len(wire.PriorityHint) > 0 && !isNull(wire.PriorityHint) {
+		read.PriorityHint = new(Priority)
+		if err := json.Unmarshal(wire.PriorityHint, read.PriorityHint); err != nil {
+			return fmt.Errorf("decode descriptor %q: %w", read.Name, err)
+		}
+	}
+	if isNull(read.ConfigSchema) {
+		read.ConfigSchema = nil
+	}
+	if err := read.modernize(); err != nil {
+		return fmt.Errorf("decode descriptor %q: %w", read.Name, err)
+	}
+	*d = read
+	return nil
+}
+
+// modernize rewrites older spellings and checks what is left.
+func (d *Descriptor) modernize() error {
+	switch d.Mode {
+	case ModeActive, "enforce":
+		d.Mode = ""
+	}
+	hooks := make([]Hook, 0, len(d.Hooks))
+	for _, h := range d.Hooks {
+		if h.Phase != "both" {
+			hooks = append(hooks, h)
+			continue
+		}
+		hooks = append(hooks, Hook{h.Events, PhaseRequest}, Hook{h.Events, PhaseResponse})
+	}
+	d.Hooks = hooks
+	return d.check()
+}
+
+// check reports what makes a descriptor unusable.
+func (d *Descriptor) check() error {
+	if d.Name == "" {
+		return fmt.Errorf("name is empty")
+	}
+	if d.Type != TypeValidation && d.Type != TypeMutation {
+		return fmt.Errorf("type %q is not known", d.Type)
+	}
+	if d.Mode != "" && d.Mode != ModeActive && d.Mode != ModeAudit {
+		return fmt.Errorf("mode %q is not known", d.Mode)
+	}
+	for _, h := range d.Hooks {
+		if h.Phase != PhaseRequest && h.Phase != PhaseResponse {
+			return fmt.Errorf("phase %q is not known", h.Phase)
+		}
+		for _, event := range h.Events {
+			if event == "" {
+				return fmt.Errorf("a hook names an empty event")
+			}
+		}
+	}
+	if c := d.Compat; c != nil && c.MaxProtocol != "" && c.MaxProtocol < c.MinProtocol {
+		return fmt.Errorf("compat ends at %s before it begins at %s", c.MaxProtocol, c.MinProtocol)
+	}
+	return nil
+}
+
+// MarshalJSON writes a number when both phases are equal, else an object.
+func (p Priority) MarshalJSON() ([]byte, error) {
+	if p.Request == p.Response {
+		return json.Marshal(p.Request)
+	}
+	return json.Marshal(struct {
+		Request  int32 `json:"request"`
+		Response int32 `json:"response"`
+	}{p.Request, p.Response})
+}
+
+// UnmarshalJSON reads a number for both phases, or an object in which a missing phase is 0.
+func (p *Priority) UnmarshalJSON(raw []byte) error {
+	if !isObject(raw) {
+		var both int32
+		if err := json.Unmarshal(raw, &both); err != nil {
+			return fmt.Errorf("decode priority: %w", err)
+		}
+		*p = Priority{both, both}
+		return nil
+	}
+	var each struct{ Request, Response int32 }
+	if err := json.Unmarshal(raw, &each); err != nil {
+		return fmt.Errorf("decode priority: %w", err)
+	}
+	*p = Priority{each.Request, each.Response}
+	return nil
+}
