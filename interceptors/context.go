@@ -14,7 +14,7 @@ var contextMembers = []string{"principal", "traceId", "spanId", "timestamp", "se
 // names a known member is not written.
 func (c Context) MarshalJSON() ([]byte, error) {
 	type plain Context
-	object, err := json.Marshal(plain(c))
+	object, err := encode(plain(c))
 	if err != nil {
 		return nil, fmt.Errorf("encode context: %w", err)
 	}

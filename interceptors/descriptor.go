@@ -64,7 +64,7 @@ func (d Descriptor) MarshalJSON() ([]byte, error) {
 		p.Mode = ""
 	}
 	p.Hooks = d.shownHooks()
-	return json.Marshal(p)
+	return encode(p)
 }
 
 // shownHooks are the hooks with empty lists where Go has nil, which would be null on the wire.
@@ -160,9 +160,9 @@ func (d *Descriptor) check() error {
 // MarshalJSON writes a number when both phases are equal, else an object.
 func (p Priority) MarshalJSON() ([]byte, error) {
 	if p.Request == p.Response {
-		return json.Marshal(p.Request)
+		return encode(p.Request)
 	}
-	return json.Marshal(struct {
+	return encode(struct {
 		Request  int32 `json:"request"`
 		Response int32 `json:"response"`
 	}{p.Request, p.Response})

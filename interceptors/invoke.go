@@ -11,6 +11,13 @@ import (
 	"time"
 )
 
+// What an invoker is told of a failed handler.
+const (
+	reasonInternal  = "internal error"
+	reasonMalformed = "malformed result"
+	reasonCancelled = "cancelled"
+)
+
 // Invoke runs one interceptor. Params that cannot be used are a *ParamsError, *NotFoundError or
 // *HookError, and no handler is called. A *RespondError of a mutator in the request phase and a
 // *BlockError come back as the handler returned them; any other failure of a handler, a panic and an
@@ -99,7 +106,7 @@ func (s *Server) run(ctx context.Context, e *entry, in *Invocation, timeoutMs in
 	case <-limited.Done():
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, &CrashError{e.Name, "cancelled", err}
+		return nil, &CrashError{e.Name, reasonCancelled, err}
 	}
 	return nil, &TimeoutError{e.Name, in.Phase, timeoutMs}
 }
@@ -141,8 +148,10 @@ func (s *Server) failed(ctx context.Context, e *entry, in *Invocation, err error
 		s.log.WarnContext(ctx, "interceptor timed out", slog.String("interceptor", e.Name),
 			slog.Int64("timeoutMs", timeout.TimeoutMs))
 		return timeout
-	case errors.As(err, &crash) && crash.Reason == "cancelled":
+	case errors.As(err, &crash) && crash.Reason == reasonCancelled:
 		return crash
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return &CrashError{e.Name, reasonCancelled, err}
 	case errors.As(err, &block):
 		return err
 	case errors.As(err, &respond):
@@ -152,9 +161,9 @@ func (s *Server) failed(ctx context.Context, e *entry, in *Invocation, err error
 		}
 		return err
 	}
-	reason := "internal error"
+	reason := reasonInternal
 	if errors.As(err, &malformed) {
-		reason = "malformed result"
+		reason = reasonMalformed
 	}
 	s.logCrash(ctx, e, err)
 	return &CrashError{e.Name, reason, err}

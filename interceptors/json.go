@@ -100,6 +100,17 @@ func isObject(v json.RawMessage) bool { return kindOf(v) == '{' }
 
 func isNull(v json.RawMessage) bool { return kindOf(v) == 'n' }
 
+// encode is json.Marshal without the HTML escapes, which would rewrite the bytes of payloads.
+func encode[T any](v T) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
+}
+
 // kindOf is the first byte of a JSON value, which tells its kind; 0 when there is none.
 func kindOf(v json.RawMessage) byte {
 	v = bytes.TrimLeft(v, " \t\r\n")
@@ -124,7 +135,7 @@ func unquote(v json.RawMessage) (string, bool) {
 // appendMembers appends members to an object under construction, which begins with '{'.
 func appendMembers(object []byte, ms ...member) ([]byte, error) {
 	for _, m := range ms {
-		name, err := json.Marshal(m.name)
+		name, err := encode(m.name)
 		if err != nil {
 			return nil, err
 		}

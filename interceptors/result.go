@@ -45,13 +45,13 @@ func (r Result) MarshalJSON() ([]byte, error) {
 	tail := resultTail{r.DurationMs, r.Info}
 	switch r.Type {
 	case TypeValidation:
-		return json.Marshal(struct {
+		return encode(struct {
 			resultHead
 			verdictBody
 			resultTail
 		}{head, r.verdict(), tail})
 	case TypeMutation:
-		return json.Marshal(struct {
+		return encode(struct {
 			resultHead
 			changeBody
 			resultTail
@@ -62,12 +62,12 @@ func (r Result) MarshalJSON() ([]byte, error) {
 
 // legacyMirror is the nested form of the result that older engines read, for LegacyEnvelope.
 func (r *Result) legacyMirror() (member, error) {
-	name, body := "validation", any(r.verdict())
 	if r.Type == TypeMutation {
-		name, body = "mutation", changeBody{r.Modified, r.Payload}
+		raw, err := encode(changeBody{r.Modified, r.Payload})
+		return member{"mutation", raw}, err
 	}
-	raw, err := json.Marshal(body)
-	return member{name, raw}, err
+	raw, err := encode(r.verdict())
+	return member{"validation", raw}, err
 }
 
 // UnmarshalJSON reads a result in any shape in use: flat, nested under "validation" or "mutation", or
@@ -108,19 +108,28 @@ func readResult(raw json.RawMessage) (*Result, shape, error) {
 	if rd.completionType != "" && rd.completionType != "complete" {
 		return nil, "", fmt.Errorf("resultType %q cannot answer interceptor/invoke", rd.completionType)
 	}
-	form := shapeFlat
+	form := rd.shape()
 	if rd.nested != nil {
-		form = shapeNested
 		if err := rd.adopt(); err != nil {
 			return nil, "", err
 		}
-	} else if rd.result.Interceptor == "" || rd.result.Type == "" || rd.result.Phase == "" {
-		form = shapeBare
 	}
 	if err := rd.settleType(); err != nil {
 		return nil, "", err
 	}
 	return &rd.result, form, nil
+}
+
+// shape tells the form of what was read; nested members that only mirror flat ones leave it flat.
+func (rd *resultReader) shape() shape {
+	r := &rd.result
+	switch {
+	case rd.nested != nil && !rd.saysValid && !rd.saysModified:
+		return shapeNested
+	case r.Interceptor == "" || r.Type == "" || r.Phase == "":
+		return shapeBare
+	}
+	return shapeFlat
 }
 
 func (rd *resultReader) read(raw json.RawMessage) error {

@@ -1,8 +1,6 @@
 package interceptors
 
-import (
-	"slices"
-)
+import "slices"
 
 // Allow is the verdict that passes a payload.
 func Allow() *Verdict { return &Verdict{Valid: true} }
@@ -27,15 +25,15 @@ func (s Severity) rank() int {
 // denial has valid, severity and an error message agree; what does not block has no error message.
 func (v *Verdict) body() verdictBody {
 	b := verdictBody{Valid: v.Valid, Messages: v.Messages, Suggestions: v.Suggestions}
-	most := SeverityWarn
+	most, usual := SeverityWarn, SeverityInfo
 	if !v.Valid {
 		b.Severity = v.Severity
 		if b.Severity.rank() == SeverityError.rank() {
 			b.Severity = SeverityError
 		}
-		most = b.Severity
+		most, usual = b.Severity, b.Severity
 	}
-	b.Messages = capMessages(v.Messages, most)
+	b.Messages = capMessages(v.Messages, most, usual)
 	if b.Severity == SeverityError && !slices.ContainsFunc(b.Messages, isError) {
 		b.Messages = append(slices.Clip(b.Messages), Message{Message: "denied", Severity: SeverityError})
 	}
@@ -44,15 +42,18 @@ func (v *Verdict) body() verdictBody {
 
 func isError(m Message) bool { return m.Severity == SeverityError }
 
-// capMessages copies the messages, none of them graver than most. One without a severity has the most.
-func capMessages(ms []Message, most Severity) []Message {
+// capMessages copies the messages, none of them graver than most. One without a severity has the usual.
+func capMessages(ms []Message, most, usual Severity) []Message {
 	if len(ms) == 0 {
 		return nil
 	}
 	capped := slices.Clone(ms)
 	for i := range capped {
 		m := &capped[i]
-		if m.Severity == "" || m.Severity.rank() >= most.rank() {
+		switch {
+		case m.Severity == "":
+			m.Severity = usual
+		case m.Severity.rank() >= most.rank():
 			m.Severity = most
 		}
 	}

@@ -192,7 +192,7 @@ func (e *RespondError) check() error {
 
 // wireData builds an error whose data are plain strings and numbers, which always encode.
 func wireData[T any](code int64, message string, data T) *jsonrpc.Error {
-	raw, err := json.Marshal(data)
+	raw, err := encode(data)
 	if err != nil {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "Internal error"}
 	}

@@ -1,0 +1,98 @@
+package interceptors
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// HTTPOptions configure the handler of a Server. The zero value is ready.
+type HTTPOptions struct {
+	// Implementation is the server's name and version. Defaults to "interceptors" without a version.
+	Implementation *mcp.Implementation
+	// SessionTimeout ends idle sessions of peers before 2026-07-28. Defaults to 10 minutes.
+	SessionTimeout time.Duration
+	// MaxBodyBytes bounds a request's body. Defaults to 4 MiB.
+	MaxBodyBytes int64
+	// TrustedOrigins are browser origins, such as "https://console.example.com", that may call. Requests
+	// of every other foreign origin are refused with 403. Defaults to none.
+	TrustedOrigins []string
+}
+
+// Handler serves the host at one endpoint for every protocol revision: stateless from 2026-07-28 on,
+// with sessions before. All interceptors MUST be registered by then, since their events are declared. To
+// demand bearer tokens, wrap the handler in auth.RequireBearerToken: TokenInfo.UserID becomes
+// Caller.Subject and TokenInfo.Extra["tenant"] Caller.Tenant.
+func (s *Server) Handler(opts *HTTPOptions) (http.Handler, error) {
+	var o HTTPOptions
+	if opts != nil {
+		o = *opts
+	}
+	server, err := s.mcpServer(o.Implementation)
+	if err != nil {
+		return nil, err
+	}
+	get := func(*http.Request) *mcp.Server { return server }
+	routed := router{
+		stateless: mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{
+			Stateless: true, JSONResponse: true, PropagateRequestCancellation: true,
+			MaxRequestBodyBytes: o.maxBody(), Logger: s.log,
+		}),
+		sessions: mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{
+			JSONResponse: true, SessionTimeout: o.sessionTimeout(),
+			MaxRequestBodyBytes: o.maxBody(), Logger: s.log,
+		}),
+	}
+	guard := http.NewCrossOriginProtection()
+	for _, origin := range o.TrustedOrigins {
+		if err := guard.AddTrustedOrigin(origin); err != nil {
+			return nil, fmt.Errorf("trust origin %q: %w", origin, err)
+		}
+	}
+	return guard.Handler(routed), nil
+}
+
+// mcpServer makes an MCP server that serves the interceptors and nothing else.
+func (s *Server) mcpServer(impl *mcp.Implementation) (*mcp.Server, error) {
+	if impl == nil {
+		impl = &mcp.Implementation{Name: "interceptors"}
+	}
+	server := mcp.NewServer(impl, &mcp.ServerOptions{Capabilities: s.Capabilities(), Logger: s.log})
+	if err := s.Install(server); err != nil {
+		return nil, err
+	}
+	return server, nil
+}
+
+func (o *HTTPOptions) maxBody() int64 {
+	if o.MaxBodyBytes > 0 {
+		return o.MaxBodyBytes
+	}
+	return 4 << 20
+}
+
+func (o *HTTPOptions) sessionTimeout() time.Duration {
+	if o.SessionTimeout > 0 {
+		return o.SessionTimeout
+	}
+	return 10 * time.Minute
+}
+
+// router sends a request to the handler of its protocol revision.
+type router struct{ stateless, sessions http.Handler }
+
+func (rt router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	current := r.Header.Get("Mcp-Protocol-Version") >= stateless
+	sessionless := current || r.Header.Get("Mcp-Session-Id") == ""
+	switch {
+	case r.Method != http.MethodPost && sessionless:
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, "Method Not Allowed", http.StatusMethodNotAllowed)
+	case current:
+		rt.stateless.ServeHTTP(w, r)
+	default:
+		rt.sessions.ServeHTTP(w, r)
+	}
+}
