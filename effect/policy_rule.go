@@ -22,24 +22,25 @@ type serverRule struct {
 
 // toolRule is one entry under tools. Absent members are zero.
 type toolRule struct {
-	Server      string    `json:"server"`
-	Tool        globs     `json:"tool"`
-	Tier        Tier      `json:"tier"`
-	Identity    []string  `json:"identity"`
-	Volatile    []string  `json:"volatile"`
-	Key         string    `json:"key"`
-	Window      *duration `json:"window"`
-	Repeat      Repeat    `json:"repeat"`
-	Lookalike   Repeat    `json:"lookalike"`
-	Share       string    `json:"share"`
-	Annotate    *bool     `json:"annotate"`
-	OnToolError State     `json:"on_tool_error"`
-	OnCancel    string    `json:"on_cancel"`
-	Timeout     *duration `json:"timeout"`
-	Lease       *duration `json:"lease"`
-	Approve     string    `json:"approve"`
+	Server      string   `json:"server"`
+	Tool        globs    `json:"tool"`
+	Tier        Tier     `json:"tier"`
+	Identity    []string `json:"identity"`
+	Volatile    []string `json:"volatile"`
+	Key         string   `json:"key"`
+	Window      string   `json:"window"`
+	Repeat      Repeat   `json:"repeat"`
+	Lookalike   Repeat   `json:"lookalike"`
+	Share       string   `json:"share"`
+	Annotate    *bool    `json:"annotate"`
+	OnToolError State    `json:"on_tool_error"`
+	OnCancel    string   `json:"on_cancel"`
+	Timeout     string   `json:"timeout"`
+	Lease       string   `json:"lease"`
+	Approve     string   `json:"approve"`
 
-	line int
+	line                    int
+	windowed, timed, leased *time.Duration // Window, Timeout and Lease as read; nil: not given
 }
 
 // noKey is the value of a rule's key that says that no argument carries one.
@@ -88,8 +89,8 @@ func (r *toolRule) setIdentity(c *Contract) {
 }
 
 func (r *toolRule) setRepeats(c *Contract) {
-	if r.Window != nil {
-		c.Window = time.Duration(*r.Window)
+	if r.windowed != nil {
+		c.Window = *r.windowed
 	}
 	if r.Repeat != "" {
 		c.Repeat, c.RepeatError = r.Repeat, r.Repeat
@@ -109,11 +110,11 @@ func (r *toolRule) setDispatch(c *Contract) {
 	if r.OnCancel != "" {
 		c.Detach = r.OnCancel == "detach"
 	}
-	if r.Timeout != nil {
-		c.Timeout = time.Duration(*r.Timeout)
+	if r.timed != nil {
+		c.Timeout = *r.timed
 	}
-	if r.Lease != nil {
-		c.Lease = time.Duration(*r.Lease)
+	if r.leased != nil {
+		c.Lease = *r.leased
 	}
 	if r.Approve != "" {
 		c.Approve = r.Approve == "always"
@@ -137,27 +138,12 @@ func (g *globs) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// duration is a Go duration that may begin with days: 10m, 1h30m, 2d, 1d12h.
-type duration time.Duration
-
-func (d *duration) UnmarshalJSON(b []byte) error {
-	var text string
-	if err := json.Unmarshal(b, &text); err != nil {
-		return err
-	}
-	parsed, err := parseDuration(text)
-	if err != nil {
-		return err
-	}
-	*d = duration(parsed)
-	return nil
-}
-
 const (
 	day     = 24 * time.Hour
 	maxDays = 36500
 )
 
+// parseDuration reads a Go duration that may begin with days: 10m, 1h30m, 2d, 1d12h.
 func parseDuration(text string) (time.Duration, error) {
 	var days float64
 	rest := text
