@@ -49,11 +49,10 @@ type Upstream func(ctx context.Context, params json.RawMessage) Answer
 
 // Exchange is one operation under way, as the observers of Options see it.
 type Exchange struct {
-	ID       string // correlation id, equal in both phases, new for each
-	Request  *Request
-	Params   json.RawMessage // after the request phase
-	Started  time.Time
-	dispatch Dispatch
+	ID      string // correlation id, equal in both phases, new for each
+	Request *Request
+	Params  json.RawMessage // after the request phase
+	Started time.Time
 }
 
 // DispatchKey is the info key under which an interceptor of the request phase says how its operation
@@ -98,8 +97,12 @@ type Observer struct {
 	// Settled is called for every dispatch that the request phase let through, as soon as its end is
 	// known: answered, lost, unsent, or stopped by the engine before it was sent (Unsent). It runs outside
 	// every deadline and the caller's context. After Lost it is called once more when an answer still
-	// comes. It returns when the end is recorded; its own failures are its own to retry.
+	// comes, and after Unsent once more when an interceptor that was given up on returns only then: what
+	// it did for the exchange is not needed either. It returns when the end is recorded; its own failures are its own to retry.
 	Settled func(ctx context.Context, x *Exchange, a Answer)
+	// Explain is asked, after Settled, for the error that the requester gets when the dispatch ended Lost or
+	// Unsent. Nil: a generic one.
+	Explain func(ctx context.Context, x *Exchange, a Answer) *interceptors.BlockError
 	// Delivered is called when it is known whether the final answer reached the requester.
 	Delivered func(ctx context.Context, x *Exchange, delivered bool)
 	// Outcome is called once per operation.

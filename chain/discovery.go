@@ -1,0 +1,216 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/undolog/undolog/interceptors"
+)
+
+const (
+	discoveryTimeout = 10 * time.Second
+	discoveryRetry   = time.Second // how long an unreachable host is left alone
+)
+
+// hostEntry is a host in use, with what it last listed.
+type hostEntry struct {
+	host    Host
+	policy  HostPolicy
+	trusted bool
+	local   bool
+
+	listed []interceptors.Descriptor // nil until the host has answered once
+	asked  time.Time
+	err    error // of the last asking
+	known  bool  // listed is an answer, though perhaps an older one
+}
+
+// snapshot is what all hosts together offer, until it is to be asked again. It is never changed.
+type snapshot struct {
+	entries []*entry
+	until   time.Time // zero: for ever
+	plans   planCache
+}
+
+// Use adds a host after those already there; its interceptors take part from the next phase on. A nil
+// policy leaves everything as the authors declared it. Use fails on a policy that cannot be meant, on a
+// second host of the same name, and, for a Local host, on hooks that widen.
+func (c *Chain) Use(host Host, policy *HostPolicy) error {
+	h := &hostEntry{host: host}
+	if policy != nil {
+		h.policy = *policy
+	}
+	if t, ok := host.(truster); ok {
+		h.trusted = t.trusted()
+	}
+	if err := h.policy.check(); err != nil {
+		return fmt.Errorf("use host %s: %w", host.Name(), err)
+	}
+	if _, h.local = host.(*localHost); h.local {
+		if err := h.checkOverrides(); err != nil {
+			return fmt.Errorf("use host %s: %w", host.Name(), err)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, other := range c.hosts {
+		if other.host.Name() == host.Name() {
+			return fmt.Errorf("use host %s: the name is taken", host.Name())
+		}
+	}
+	c.hosts = append(c.hosts, h)
+	c.resolved.Store(nil)
+	return nil
+}
+
+func (h *hostEntry) checkOverrides() error {
+	listed, err := h.host.List(context.Background())
+	if err != nil {
+		return err
+	}
+	for i := range listed {
+		if o, ok := h.policy.Overrides[listed[i].Name]; ok {
+			if err := o.checkNarrowing(&listed[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Invalidate forgets what the named host listed, or what all did when the name is empty: the next phase
+// asks again. A phase under way keeps its plan.
+func (c *Chain) Invalidate(host string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, h := range c.hosts {
+		if host == "" || h.host.Name() == host {
+			h.asked = time.Time{}
+		}
+	}
+	c.resolved.Store(nil)
+}
+
+// snapshot returns what the hosts offer. While one caller asks again, the others go on with what was
+// known.
+func (c *Chain) snapshot(ctx context.Context) *snapshot {
+	s := c.resolved.Load()
+	if s != nil && (s.until.IsZero() || c.opts.Now().Before(s.until)) {
+		return s
+	}
+	if s == nil {
+		c.mu.Lock()
+	} else if !c.mu.TryLock() {
+		return s
+	}
+	defer c.mu.Unlock()
+	if now := c.resolved.Load(); now != nil && now != s {
+		return now
+	}
+	s = c.discover(ctx)
+	c.resolved.Store(s)
+	return s
+}
+
+// discover asks the hosts whose list is old. It is called with mu held.
+func (c *Chain) discover(ctx context.Context) *snapshot {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discoveryTimeout)
+	defer cancel()
+	s := &snapshot{}
+	for i, h := range c.hosts {
+		now := c.opts.Now()
+		if until := c.validUntil(h); h.asked.IsZero() || !until.IsZero() && !now.Before(until) {
+			c.ask(ctx, h, now)
+		}
+		if until := c.validUntil(h); s.until.IsZero() || !until.IsZero() && until.Before(s.until) {
+			s.until = until
+		}
+		s.entries = append(s.entries, c.entriesOf(h, i)...)
+	}
+	return s
+}
+
+// validUntil is when h is to be asked again; zero: never.
+func (c *Chain) validUntil(h *hostEntry) time.Time {
+	switch {
+	case h.err != nil:
+		return h.asked.Add(discoveryRetry)
+	case c.opts.DiscoveryTTL < 0:
+		return time.Time{}
+	}
+	return h.asked.Add(c.opts.DiscoveryTTL)
+}
+
+func (c *Chain) ask(ctx context.Context, h *hostEntry, now time.Time) {
+	listed, err := h.host.List(ctx)
+	h.asked, h.err = now, err
+	if err != nil {
+		c.opts.Logger.ErrorContext(ctx, "interceptor host cannot be asked",
+			slog.String("host", h.host.Name()), slog.Bool("known", h.known), slog.Any("error", err))
+		return
+	}
+	h.listed, h.known = listed, true
+}
+
+// entriesOf resolves what h offers with its policy; required interceptors that are missing come as
+// entries that fail.
+func (c *Chain) entriesOf(h *hostEntry, order int) []*entry {
+	var entries []*entry
+	seen := make(map[string]bool)
+	for i := range h.listed {
+		d := &h.listed[i]
+		if reason := unusable(d); reason != "" || seen[d.Name] {
+			c.opts.Logger.Error("interceptor is passed over", slog.String("host", h.host.Name()),
+				slog.String("interceptor", d.Name), slog.String("reason", reason), slog.Bool("duplicate", seen[d.Name]))
+			continue
+		}
+		if want, ok := h.policy.Required[d.Name]; ok && want != d.Type {
+			continue // comes back as missing
+		}
+		seen[d.Name] = true
+		if o := h.policy.Overrides[d.Name]; !o.Disabled {
+			entries = append(entries, newEntry(h, order, *d, o))
+		}
+	}
+	return append(entries, h.missing(order, seen)...)
+}
+
+var errMissing = errors.New("required interceptor is not there")
+
+func (h *hostEntry) missing(order int, seen map[string]bool) []*entry {
+	var entries []*entry
+	for _, name := range slices.Sorted(maps.Keys(h.policy.Required)) {
+		if seen[name] {
+			continue
+		}
+		everywhere := []interceptors.Hook{
+			{Events: []string{"*"}, Phase: interceptors.PhaseRequest},
+			{Events: []string{"*"}, Phase: interceptors.PhaseResponse},
+		}
+		e := newEntry(h, order, interceptors.Descriptor{Name: name, Type: h.policy.Required[name], Hooks: everywhere}, h.policy.Overrides[name])
+		e.missing = errMissing
+		if h.err != nil {
+			e.missing = fmt.Errorf("%w: %w", errMissing, h.err)
+		}
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// unusable says why a descriptor cannot be run, empty when it can.
+func unusable(d *interceptors.Descriptor) string {
+	switch {
+	case d.Name == "":
+		return "no name"
+	case d.Type != interceptors.TypeValidation && d.Type != interceptors.TypeMutation:
+		return "unknown type"
+	case d.Mode != "" && d.Mode != interceptors.ModeActive && d.Mode != interceptors.ModeAudit:
+		return "unknown mode"
+	}
+	return ""
+}

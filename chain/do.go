@@ -1,0 +1,169 @@
+package chain
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/undolog/undolog/interceptors"
+)
+
+// Do takes one operation through the chain: the request phase, the dispatch by up, the response phase. It
+// always returns a reply. Whenever the request phase has begun and up was not answered for by an
+// interceptor, Observer.Settled is called, whatever happens: an error, a panic of up, an abort, a caller
+// who leaves. An operation that is not Governed goes to up directly, seen by nobody.
+func (c *Chain) Do(ctx context.Context, req *Request, up Upstream) *Reply {
+	if !Governed(req.Event) {
+		a := contain(ctx, up, req.Params)
+		return answerReply(a, nil)
+	}
+	o := &operation{chain: c, exchange: &Exchange{
+		ID:      rand.Text(),
+		Request: req,
+		Params:  req.Params,
+		Started: c.opts.Now(),
+	}}
+	reply := o.run(ctx, up)
+	reply.operation = o
+	return reply
+}
+
+// operation is one exchange under way.
+type operation struct {
+	chain    *Chain
+	exchange *Exchange
+	unsent   atomic.Bool // settled as Unsent
+}
+
+func (o *operation) run(ctx context.Context, up Upstream) *Reply {
+	request := o.phase(ctx, interceptors.PhaseRequest, o.exchange.Request.Params)
+	switch {
+	case request.Abort != nil:
+		o.settleUnsent(ctx, fmt.Errorf("stopped by interceptor %s", request.Abort.Interceptor))
+		return o.blocked(ctx, interceptors.PhaseRequest, request)
+	case request.Respond != nil:
+		o.exchange.Params = request.Payload
+		return o.respond(ctx, request)
+	}
+	o.exchange.Params = request.Payload
+	a, left := o.dispatch(ctx, up, request.Dispatch)
+	switch {
+	case left:
+		return o.finish(ctx, &Reply{Error: errCancelled}, Outcome{Verdict: Detached, Phase: interceptors.PhaseRequest})
+	case a.Kind != Answered:
+		return o.unanswered(ctx, a)
+	}
+	return o.answer(ctx, a, Outcome{Verdict: Allowed, Phase: interceptors.PhaseResponse})
+}
+
+// phase runs one phase of the exchange.
+func (o *operation) phase(ctx context.Context, phase interceptors.Phase, payload json.RawMessage) *PhaseResult {
+	return o.chain.Execute(ctx, &PhaseParams{
+		Event:     o.exchange.Request.Event,
+		Phase:     phase,
+		Direction: o.chain.opts.Posture.Direction(phase),
+		Payload:   payload,
+		Request:   o.exchange.Request,
+		Exchange:  o.exchange.ID,
+		late:      func() { o.settleLateClaim(ctx) },
+	})
+}
+
+// respond puts an interceptor's answer in the target's place. Nothing was dispatched, so nothing is
+// settled.
+func (o *operation) respond(ctx context.Context, request *PhaseResult) *Reply {
+	o.chain.opts.Logger.DebugContext(ctx, "answered in the target's place",
+		slog.String("interceptor", request.responder), slog.String("exchange", o.exchange.ID))
+	a := Answer{Kind: Answered, Result: request.Respond.Result, Error: request.Respond.Err}
+	return o.answer(ctx, a, Outcome{Verdict: Responded, Phase: interceptors.PhaseRequest, By: request.responder})
+}
+
+// answer takes the target's answer back to the requester. Only results are governed: the response phase
+// does not run on errors.
+func (o *operation) answer(ctx context.Context, a Answer, outcome Outcome) *Reply {
+	if a.Error != nil {
+		return o.finish(ctx, &Reply{Error: a.Error, carries: true}, outcome)
+	}
+	response := o.phase(ctx, interceptors.PhaseResponse, a.Result)
+	if response.Abort != nil {
+		return o.blocked(ctx, interceptors.PhaseResponse, response)
+	}
+	return o.finish(ctx, &Reply{Result: response.Payload, carries: true}, outcome)
+}
+
+func (o *operation) blocked(ctx context.Context, phase interceptors.Phase, r *PhaseResult) *Reply {
+	outcome := Outcome{Verdict: Failed, Phase: phase, By: r.Abort.Interceptor, Reason: r.Abort.Reason}
+	if r.Abort.Denied {
+		outcome.Verdict = Blocked
+	}
+	o.chain.opts.Logger.InfoContext(ctx, "operation stopped",
+		slog.String("exchange", o.exchange.ID), slog.String("event", o.exchange.Request.Event),
+		slog.String("phase", string(phase)), slog.String("verdict", string(outcome.Verdict)),
+		slog.String("interceptor", outcome.By), slog.String("reason", outcome.Reason))
+	return o.finish(ctx, &Reply{Error: abortError(phase, r)}, outcome)
+}
+
+func (o *operation) unanswered(ctx context.Context, a Answer) *Reply {
+	reply := answerReply(a, o.explain(ctx, a))
+	outcome := Outcome{Verdict: Failed, Phase: interceptors.PhaseRequest, Reason: string(a.Kind)}
+	if a.Cause != nil {
+		outcome.Reason = a.Cause.Error()
+	}
+	o.chain.opts.Logger.WarnContext(ctx, "dispatch unanswered",
+		slog.String("exchange", o.exchange.ID), slog.String("event", o.exchange.Request.Event),
+		slog.String("kind", string(a.Kind)), slog.String("reason", outcome.Reason))
+	return o.finish(ctx, reply, outcome)
+}
+
+func (o *operation) finish(ctx context.Context, reply *Reply, outcome Outcome) *Reply {
+	reply.Outcome = outcome
+	if told := o.chain.opts.Observer.Outcome; told != nil {
+		o.observe(ctx, func(ctx context.Context) { told(ctx, o.exchange, outcome) })
+	}
+	return reply
+}
+
+// observe calls an observer outside the caller's context; its panic ends nothing but itself.
+func (o *operation) observe(ctx context.Context, f func(context.Context)) {
+	defer func() {
+		if p := recover(); p != nil {
+			o.chain.opts.Logger.ErrorContext(ctx, "observer panicked", slog.String("exchange", o.exchange.ID),
+				slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+		}
+	}()
+	f(context.WithoutCancel(ctx))
+}
+
+func (o *operation) settle(ctx context.Context, a Answer) {
+	if settled := o.chain.opts.Observer.Settled; settled != nil {
+		o.observe(ctx, func(ctx context.Context) { settled(ctx, o.exchange, a) })
+	}
+}
+
+func (o *operation) settleUnsent(ctx context.Context, cause error) Answer {
+	a := Answer{Kind: Unsent, Cause: cause}
+	o.unsent.Store(true)
+	o.settle(ctx, a)
+	return a
+}
+
+var errLateInterceptor = errors.New("an interceptor that was given up on returned after the operation was stopped")
+
+// settleLateClaim settles once more what an interceptor began after everybody had stopped waiting for it.
+func (o *operation) settleLateClaim(ctx context.Context) {
+	if o.unsent.Load() {
+		o.settle(ctx, Answer{Kind: Unsent, Cause: errLateInterceptor})
+	}
+}
+
+func (o *operation) explain(ctx context.Context, a Answer) (block *interceptors.BlockError) {
+	if explain := o.chain.opts.Observer.Explain; explain != nil {
+		o.observe(ctx, func(ctx context.Context) { block = explain(ctx, o.exchange, a) })
+	}
+	return block
+}

@@ -1,0 +1,30 @@
+// Package chain runs the interceptors of SEP-2624 around an operation: it finds them on their hosts,
+// orders them, lets them judge and change what passes, and keeps the promise that every dispatch is
+// settled. It is a library, and a middleware for a go-sdk server.
+//
+// The way of one exchange in the posture of a server, for which receiving is validate, then mutate, and
+// sending is mutate, then validate:
+//
+//	requester ── request ──▶ Do
+//	                         │ request phase   validators ─▶ mutators, lowest priority first
+//	                         │   ├─ blocked, failed ──────────────▶ Settled(Unsent) ─▶ an error
+//	                         │   └─ answered in the target's place ───────┐
+//	                         │ Upstream        the only place that calls  │
+//	                         │   ├─ answered ─▶ Settled(Answered) ───┐    │
+//	                         │   ├─ lost ─────▶ Settled(Lost) ─▶ an error │
+//	                         │   └─ caller left ─▶ awaited, then Settled  │
+//	                         │ response phase  mutators ─▶ validators ◀───┘
+//	requester ◀── Reply ─────┘                       Reply.Delivered
+//
+// Settled runs outside the plan, its deadlines and the caller's context, so that an end on which no
+// response phase runs is seen too: an error answer, a panic, a broken connection, an operation that a
+// later interceptor stopped.
+//
+//	c, err := chain.New(&chain.Options{Logger: logger})
+//	if err != nil { … }
+//	if err := c.Use(chain.Local("house", interceptorServer), nil); err != nil { … }
+//	server.AddReceivingMiddleware(c.Middleware(nil))
+//
+// The package knows nothing of effects, logs and approvals. What an embedder does for them hangs on the
+// funcs of Observer and on the directive that an interceptor leaves under DispatchKey.
+package chain

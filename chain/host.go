@@ -1,0 +1,47 @@
+package chain
+
+import (
+	"context"
+
+	"github.com/undolog/undolog/interceptors"
+)
+
+// Host is one server of interceptors. Its methods are called concurrently. A host that is neither made
+// by Local nor by Remote with Respond is not trusted: it may block and change, but not answer in the
+// target's place, direct the dispatch or word the requester's error.
+type Host interface {
+	// Name tells hosts apart in policy and logs.
+	Name() string
+	// List returns what the host offers, in the host's order.
+	List(ctx context.Context) ([]interceptors.Descriptor, error)
+	// Invoke runs one interceptor. Any error is an invocation failure of that interceptor, but for
+	// RespondError and BlockError of a trusted host.
+	Invoke(ctx context.Context, params *interceptors.InvokeParams) (*interceptors.Result, error)
+}
+
+// truster is a host that may claim to be trusted.
+type truster interface{ trusted() bool }
+
+// Local returns a trusted host for a server in the same process. It is called directly, without
+// messages, and its interceptors see Caller.Local.
+func Local(name string, server *interceptors.Server) Host {
+	return &localHost{name: name, server: server}
+}
+
+type localHost struct {
+	name   string
+	server *interceptors.Server
+}
+
+func (h *localHost) Name() string  { return h.name }
+func (h *localHost) trusted() bool { return true }
+
+func (h *localHost) List(context.Context) ([]interceptors.Descriptor, error) {
+	return h.server.List("")
+}
+
+func (h *localHost) Invoke(ctx context.Context, params *interceptors.InvokeParams) (*interceptors.Result, error) {
+	params.Caller.Local = true
+	params.TimeoutMs = 0 // the chain keeps it itself, and so learns of a result that comes too late
+	return h.server.Invoke(ctx, params)
+}

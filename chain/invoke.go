@@ -1,0 +1,234 @@
+package chain
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime/debug"
+	"time"
+
+	"github.com/undolog/undolog/interceptors"
+	"github.com/undolog/undolog/internal/jcs"
+	"github.com/undolog/undolog/internal/splice"
+)
+
+// deadlineGrace is how much later than its host a chain gives up on an invocation: the host's own answer
+// says more.
+const deadlineGrace = 100 * time.Millisecond
+
+// outcome is what one invocation came to: a result that is well formed, a failure, or, from an active
+// entry of a trusted host, a block or an answer in the target's place.
+type outcome struct {
+	result  *interceptors.Result
+	failure error
+	block   *interceptors.BlockError
+	respond *interceptors.RespondError
+	elapsed time.Duration
+}
+
+// invoke runs one entry on the current payload.
+func (r *run) invoke(ctx context.Context, e *entry) outcome {
+	started := time.Now()
+	res, err := r.call(ctx, e)
+	if err == nil {
+		err = r.checkEcho(ctx, e, res)
+	}
+	o := outcome{elapsed: time.Since(started)}
+	if err != nil {
+		r.sort(e, err, &o)
+	} else {
+		o.result = res
+	}
+	if o.failure != nil {
+		r.chain.opts.Logger.WarnContext(ctx, "interceptor failed",
+			slog.String("interceptor", e.descriptor.Name), slog.String("host", e.host.Name()),
+			slog.String("mode", string(e.mode)), slog.Bool("failOpen", e.failOpen),
+			slog.String("phase", string(r.params.Phase)), slog.String("exchange", r.params.Exchange),
+			slog.Any("error", o.failure))
+	}
+	return o
+}
+
+// sort tells an answer that a trusted interceptor gave by an error from a failure. A crash is a failure
+// whatever it wraps.
+func (r *run) sort(e *entry, err error, o *outcome) {
+	var crash *interceptors.CrashError
+	if !e.trusted || e.audit() || errors.As(err, &crash) {
+		o.failure = err
+		return
+	}
+	var respond *interceptors.RespondError
+	if errors.As(err, &respond) {
+		if e.descriptor.Type != interceptors.TypeMutation || r.params.Phase != interceptors.PhaseRequest ||
+			(respond.Result == nil) == (respond.Err == nil) {
+			o.failure = fmt.Errorf("answer in the target's place out of place: %w", err)
+			return
+		}
+		o.respond = respond
+		return
+	}
+	if !errors.As(err, &o.block) {
+		o.failure = err
+	}
+}
+
+// call invokes, and gives up when the deadline of the invocation or of the phase is over, whether or not
+// the host then returns.
+func (r *run) call(ctx context.Context, e *entry) (*interceptors.Result, error) {
+	if e.missing != nil {
+		return nil, e.missing
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("not called: %w", context.Cause(ctx))
+	}
+	params := r.invokeParams(e)
+	if e.timeoutMs == 0 && r.chain.opts.Deadline == 0 {
+		return contained(ctx, e.host, params)
+	}
+	if e.timeoutMs > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, e.patience())
+		defer cancel()
+	}
+	return r.callBounded(ctx, e, params)
+}
+
+type returned struct {
+	res *interceptors.Result
+	err error
+}
+
+func (r *run) callBounded(ctx context.Context, e *entry, params *interceptors.InvokeParams) (*interceptors.Result, error) {
+	answer, gaveUp := make(chan returned), make(chan struct{})
+	r.chain.inflight.add()
+	go func() {
+		defer r.chain.inflight.done()
+		res, err := contained(ctx, e.host, params)
+		select {
+		case answer <- returned{res, err}:
+		case <-gaveUp:
+			if r.params.late != nil {
+				r.params.late()
+			}
+		}
+	}()
+	select {
+	case a := <-answer:
+		return a.res, a.err
+	case <-ctx.Done():
+		close(gaveUp)
+		return nil, fmt.Errorf("given up on: %w", context.Cause(ctx))
+	}
+}
+
+// contained invokes and turns a panic into an error.
+func contained(ctx context.Context, host Host, params *interceptors.InvokeParams) (res *interceptors.Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			res, err = nil, fmt.Errorf("host %s panicked: %v\n%s", host.Name(), p, debug.Stack())
+		}
+	}()
+	res, err = host.Invoke(ctx, params)
+	if err == nil && res == nil {
+		err = errors.New("malformed result: none")
+	}
+	return res, err
+}
+
+// invokeParams are the entry's own: nothing in them is shared with another invocation.
+func (r *run) invokeParams(e *entry) *interceptors.InvokeParams {
+	own := *r.context
+	own.Extra = maps.Clone(r.context.Extra)
+	p := &interceptors.InvokeParams{
+		Name:      e.descriptor.Name,
+		Event:     r.params.Event,
+		Phase:     r.params.Phase,
+		Payload:   r.current,
+		Config:    e.config,
+		TimeoutMs: e.timeoutMs,
+		Context:   &own,
+	}
+	if !e.local { // a local server copies the payload itself
+		p.Payload = bytes.Clone(r.current)
+	}
+	if req := r.params.Request; req != nil {
+		p.Caller = req.Caller
+	}
+	return p
+}
+
+func (r *run) newContext() *interceptors.Context {
+	ctx := &interceptors.Context{Timestamp: r.chain.opts.Now().UTC().Format(time.RFC3339Nano)}
+	if req := r.params.Request; req != nil {
+		ctx.Principal = req.Principal
+		ctx.TraceID, ctx.SpanID, ctx.SessionID = req.TraceID, req.SpanID, req.SessionID
+		ctx.Extra = maps.Clone(req.Attributes)
+	}
+	if r.params.Exchange != "" {
+		if ctx.Extra == nil {
+			ctx.Extra = make(map[string]json.RawMessage, 1)
+		}
+		ctx.Extra[ExchangeKey] = quoted(r.params.Exchange)
+	}
+	return ctx
+}
+
+// checkEcho refuses a result that is not about this invocation. A host that echoes nothing at all is an
+// old one and taken at its word, unless it was made strict.
+func (r *run) checkEcho(ctx context.Context, e *entry, res *interceptors.Result) error {
+	if res.Interceptor == "" && res.Type == "" && res.Phase == "" {
+		r.chain.opts.Logger.WarnContext(ctx, "interceptor result names neither interceptor, type nor phase",
+			slog.String("interceptor", e.descriptor.Name), slog.String("host", e.host.Name()))
+	} else if res.Interceptor != e.descriptor.Name || res.Type != e.descriptor.Type || res.Phase != r.params.Phase {
+		return fmt.Errorf("malformed result: it is of %s %q in phase %s", res.Type, res.Interceptor, res.Phase)
+	}
+	if e.descriptor.Type == interceptors.TypeMutation && len(res.Payload) == 0 {
+		return errors.New("malformed result: a mutation without a payload")
+	}
+	return nil
+}
+
+// direct takes the dispatch directive of a trusted entry of the request phase: any of them may detach,
+// the shortest timeout counts.
+func (r *run) direct(e *entry, o *outcome) {
+	if o.result == nil || !e.trusted || e.audit() || r.params.Phase != interceptors.PhaseRequest ||
+		!bytes.Contains(o.result.Info, []byte(DispatchKey)) {
+		return
+	}
+	var own Dispatch
+	if raw := splice.Get(o.result.Info, DispatchKey); raw == nil || json.Unmarshal(raw, &own) != nil {
+		return
+	}
+	d := &r.out.Dispatch
+	d.Detach = d.Detach || own.Detach
+	if ms := own.TimeoutMs; ms > 0 && (d.TimeoutMs == 0 || ms < d.TimeoutMs) {
+		d.TimeoutMs = ms
+	}
+}
+
+func quoted(s string) json.RawMessage {
+	raw, _ := json.Marshal(s) // a string always encodes
+	return raw
+}
+
+func isObject(raw json.RawMessage) bool {
+	trimmed := bytes.TrimLeft(raw, " \t\r\n")
+	return len(trimmed) > 0 && trimmed[0] == '{'
+}
+
+// sameJSON reports whether two payloads mean the same, integers compared by every digit.
+func sameJSON(a, b json.RawMessage) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	ca, err := jcs.Canonical(a)
+	if err != nil {
+		return false
+	}
+	cb, err := jcs.Canonical(b)
+	return err == nil && bytes.Equal(ca, cb)
+}

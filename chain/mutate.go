@@ -1,0 +1,86 @@
+package chain
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/undolog/undolog/interceptors"
+)
+
+// mutate runs the mutation pass: one after the other, each on what the one before left, all or nothing.
+// A mutator that answers in the target's place ends it.
+func (r *run) mutate(ctx context.Context) bool {
+	before, changed := r.current, false
+	for _, e := range r.plan.mutators {
+		o := r.invoke(ctx, e)
+		var next json.RawMessage
+		if o.failure == nil && o.result != nil {
+			next, o.failure = r.changeOf(e, o.result)
+			if o.failure != nil {
+				o.result = nil
+			}
+		}
+		rec := r.record(e, &o)
+		if e.audit() {
+			continue
+		}
+		switch {
+		case o.respond != nil:
+			r.out.Respond, r.out.responder = o.respond, e.descriptor.Name
+			r.out.Modified = changed
+			return true
+		case o.block != nil:
+			r.current = before
+			return r.abort(ctx, e, StatusMutationFailed, &Abort{Denied: true, Reason: o.block.Message, Block: o.block})
+		case o.failure != nil && !e.failOpen:
+			r.current = before
+			return r.abort(ctx, e, StatusMutationFailed, &Abort{Reason: o.failure.Error()})
+		case next != nil:
+			rec.Applied, changed = true, true
+			r.current = next
+		}
+		r.direct(e, &o)
+	}
+	r.out.Modified = changed
+	return true
+}
+
+// changeOf is the payload that an active mutator's result puts in place of the current one, nil when it
+// changes nothing. A result that says one thing and carries another is malformed: its payload is never
+// applied.
+func (r *run) changeOf(e *entry, res *interceptors.Result) (json.RawMessage, error) {
+	if !res.Modified {
+		if !sameJSON(res.Payload, r.current) {
+			return nil, fmt.Errorf("malformed result: not modified, yet another payload")
+		}
+		return nil, nil
+	}
+	if !json.Valid(res.Payload) {
+		return nil, fmt.Errorf("malformed result: the payload is not JSON")
+	}
+	if e.audit() {
+		return nil, nil
+	}
+	next := bytes.Clone(res.Payload) // the handler may keep and change its own
+	if r.params.Phase != interceptors.PhaseRequest || !isObject(r.current) {
+		return next, nil
+	}
+	if !isObject(next) {
+		return nil, fmt.Errorf("malformed result: params that were an object are one no longer")
+	}
+	next, err := r.pins().restore(next)
+	if err != nil {
+		return nil, fmt.Errorf("malformed result: %w", err)
+	}
+	return next, nil
+}
+
+func (r *run) pins() pinned {
+	if r.pinned == nil {
+		p := pinnedOf(r.current) // whatever was applied so far has them too
+		r.pinned = &p
+	}
+	return *r.pinned
+}

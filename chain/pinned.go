@@ -1,0 +1,128 @@
+package chain
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/undolog/undolog/internal/splice"
+)
+
+// The members of a request's params that are the protocol's own machinery. Mutators see them and cannot
+// change them: a lost requestState would break a round, a lost progress token the progress.
+const (
+	pinnedMetaPrefix = "io.modelcontextprotocol/"
+	metaName         = "_meta"
+)
+
+func pinnedName(name string) bool {
+	return name == "requestState" || name == "inputResponses"
+}
+
+func pinnedMeta(name string) bool {
+	return name == "progressToken" || strings.HasPrefix(name, pinnedMetaPrefix)
+}
+
+// pinned are the members that an operation's params came with.
+type pinned struct {
+	members []pinnedMember
+}
+
+type pinnedMember struct {
+	inMeta bool
+	name   string
+	value  json.RawMessage
+}
+
+// pinnedOf reads the pinned members of params; what is not an object has none.
+func pinnedOf(params json.RawMessage) pinned {
+	var p pinned
+	if !mayPin(params) {
+		return p
+	}
+	var meta json.RawMessage
+	_ = splice.Each(params, func(name string, value []byte) {
+		switch {
+		case name == metaName:
+			meta = value
+		case pinnedName(name):
+			p.members = append(p.members, pinnedMember{name: name, value: value})
+		}
+	})
+	_ = splice.Each(meta, func(name string, value []byte) {
+		if pinnedMeta(name) {
+			p.members = append(p.members, pinnedMember{inMeta: true, name: name, value: value})
+		}
+	})
+	slices.SortStableFunc(p.members, func(a, b pinnedMember) int {
+		if a.inMeta != b.inMeta {
+			return map[bool]int{false: -1, true: 1}[a.inMeta]
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	return p
+}
+
+// mayPin is the cheap question that spares most payloads the reading. A name could also be spelt with
+// escapes.
+func mayPin(params json.RawMessage) bool {
+	for _, s := range [...]string{`"requestState`, `"inputResponses`, `"progressToken`, `"` + pinnedMetaPrefix, `\u`} {
+		if bytes.Contains(params, []byte(s)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p pinned) equal(q pinned) bool {
+	return slices.EqualFunc(p.members, q.members, func(a, b pinnedMember) bool {
+		return a.inMeta == b.inMeta && a.name == b.name && bytes.Equal(a.value, b.value)
+	})
+}
+
+// restore returns changed with exactly the pinned members of p. changed itself is returned when it has
+// them already.
+func (p pinned) restore(changed json.RawMessage) (json.RawMessage, error) {
+	if p.equal(pinnedOf(changed)) {
+		return changed, nil
+	}
+	out, _, err := splice.Delete(changed, pinnedName)
+	if err != nil {
+		return nil, err
+	}
+	if out, err = p.restoreMeta(out); err != nil {
+		return nil, err
+	}
+	for _, m := range p.members {
+		if m.inMeta {
+			continue
+		}
+		if out, err = splice.Set(out, m.value, m.name); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (p pinned) restoreMeta(params json.RawMessage) (json.RawMessage, error) {
+	meta := splice.Get(params, metaName)
+	kept, dropped, err := splice.Delete(meta, pinnedMeta)
+	changed := dropped
+	if err != nil { // no _meta, or one that cannot hold members
+		kept = json.RawMessage("{}")
+	}
+	for _, m := range p.members {
+		if !m.inMeta {
+			continue
+		}
+		if kept, err = splice.Set(kept, m.value, m.name); err != nil {
+			return nil, err
+		}
+		changed = true
+	}
+	if !changed {
+		return params, nil
+	}
+	return splice.Set(params, kept, metaName)
+}

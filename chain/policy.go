@@ -1,0 +1,80 @@
+package chain
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/undolog/undolog/interceptors"
+)
+
+// HostPolicy is what an operator says about the interceptors of one host. It overrides what their
+// authors hint.
+type HostPolicy struct {
+	// Overrides are keyed by interceptor name.
+	Overrides map[string]Override
+	// Required names the interceptors that must be there, with the type each must have. While such a one
+	// is missing, of another type, or its host cannot be asked, it counts as failed wherever its
+	// override's hooks say, or everywhere: fail-closed ones block. Only what is required can be made to
+	// fail closed while its host is gone.
+	Required map[string]interceptors.Type
+}
+
+// Override replaces parts of what an interceptor's author declared. Zero fields leave them.
+type Override struct {
+	Mode     interceptors.Mode
+	FailOpen *bool
+	Priority *interceptors.Priority
+	// TimeoutMs bounds one invocation; the host is told and the chain keeps it too. Zero: no bound.
+	TimeoutMs int64
+	// Config is sent with every invocation.
+	Config json.RawMessage
+	// Hooks narrows where the interceptor runs: on what these and the declared hooks both match.
+	Hooks []interceptors.Hook
+	// Disabled takes the interceptor out.
+	Disabled bool
+}
+
+func (p *HostPolicy) check() error {
+	for name, typ := range p.Required {
+		if typ != interceptors.TypeValidation && typ != interceptors.TypeMutation {
+			return fmt.Errorf("required interceptor %q: type %q is neither validation nor mutation", name, typ)
+		}
+		if p.Overrides[name].Disabled {
+			return fmt.Errorf("required interceptor %q is disabled", name)
+		}
+	}
+	for name, o := range p.Overrides {
+		if err := o.check(); err != nil {
+			return fmt.Errorf("override of interceptor %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (o *Override) check() error {
+	switch o.Mode {
+	case "", interceptors.ModeActive, interceptors.ModeAudit:
+	default:
+		return fmt.Errorf("mode %q is neither active nor audit", o.Mode)
+	}
+	if o.TimeoutMs < 0 {
+		return fmt.Errorf("timeoutMs %d is negative", o.TimeoutMs)
+	}
+	if len(o.Config) > 0 && !json.Valid(o.Config) {
+		return fmt.Errorf("config is not JSON")
+	}
+	return nil
+}
+
+// checkNarrowing refuses hooks that reach where the interceptor's own do not. It can be told only once
+// the descriptor is known; a host asked later gets the intersection.
+func (o *Override) checkNarrowing(d *interceptors.Descriptor) error {
+	for _, h := range o.Hooks {
+		for _, event := range h.Events {
+			if !d.Hooked(event, h.Phase) {
+				return fmt.Errorf("override of interceptor %q: hook %s %s is wider than what it declares", d.Name, event, h.Phase)
+			}
+		}
+	}
+	return nil
+}

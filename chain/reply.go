@@ -1,0 +1,101 @@
+package chain
+
+import (
+	"context"
+	"encoding/json"
+	"sync/atomic"
+
+	"github.com/undolog/undolog/interceptors"
+)
+
+// Reply is what the requester gets. Exactly one of Result and Error is set.
+type Reply struct {
+	Result  json.RawMessage // the result member
+	Error   json.RawMessage // the error member, a JSON-RPC error object
+	Outcome Outcome         // zero for what is not governed
+
+	carries   bool       // the reply is the answer, not a word about its absence
+	operation *operation // nil for what is not governed
+	told      atomic.Bool
+}
+
+// Delivered tells the observer whether the reply reached the requester. Transports call it once, when
+// they know: written to a connection that lives, and not cancelled before. Where they cannot know they do
+// not call it. A reply that carries no answer (a refusal, a timeout) never counts as one delivered.
+func (r *Reply) Delivered(delivered bool) {
+	if r.operation == nil || !r.told.CompareAndSwap(false, true) {
+		return
+	}
+	o := r.operation
+	if told := o.chain.opts.Observer.Delivered; told != nil {
+		o.observe(context.Background(), func(ctx context.Context) { told(ctx, o.exchange, delivered && r.carries) })
+	}
+}
+
+// The codes of JSON-RPC that a chain answers with.
+const (
+	codeInvalidParams = -32602
+	codeInternal      = -32603
+)
+
+// errorMember is a JSON-RPC error object.
+type errorMember struct {
+	Code    int64           `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+var errCancelled = genericError(codeInternal, "The request was cancelled", `{"reason":"cancelled"}`)
+
+func genericError(code int64, message, data string) json.RawMessage {
+	raw, _ := json.Marshal(errorMember{code, message, json.RawMessage(data)}) // constants always encode
+	return raw
+}
+
+// abortError is what a requester learns of an operation that a phase stopped: in a trusted host's own
+// words where it meant some for the requester, else nothing but the kind. Interceptors' messages can hold
+// what they were put there to keep in.
+func abortError(phase interceptors.Phase, r *PhaseResult) json.RawMessage {
+	at := `,"phase":"` + string(phase) + `"}`
+	switch {
+	case r.Abort.Block != nil:
+		return blockMember(r.Abort.Block)
+	case r.Status == StatusTimeout:
+		return genericError(codeInternal, "Interceptor execution timeout", `{"reason":"timeout"`+at)
+	case r.Abort.Denied:
+		return genericError(codeInvalidParams, "Interceptor validation failed", `{"reason":"denied"`+at)
+	case r.Abort.Type == interceptors.TypeMutation:
+		return genericError(codeInternal, "Interceptor mutation failed", `{"reason":"failed"`+at)
+	}
+	return genericError(codeInternal, "Interceptor execution failed", `{"reason":"failed"`+at)
+}
+
+func blockMember(b *interceptors.BlockError) json.RawMessage {
+	m := errorMember{Code: b.Code, Message: b.Message, Data: b.Data}
+	if m.Code == 0 {
+		m.Code = codeInternal
+	}
+	if m.Message == "" {
+		m.Message = "Blocked by an interceptor"
+	}
+	raw, err := json.Marshal(m)
+	if err != nil { // data that is not JSON
+		return genericError(codeInternal, "Blocked by an interceptor", `{"reason":"denied"}`)
+	}
+	return raw
+}
+
+// answerReply is the reply for a dispatch that nothing more is done about: explained where somebody can.
+func answerReply(a Answer, explained *interceptors.BlockError) *Reply {
+	switch {
+	case a.Kind == Answered:
+		return &Reply{Result: a.Result, Error: a.Error, carries: true}
+	case explained != nil:
+		return &Reply{Error: blockMember(explained)}
+	case a.Kind == Unsent:
+		return &Reply{Error: genericError(codeInternal, "The request was not sent", `{"reason":"unsent"}`)}
+	case a.Cause == ErrTimeout:
+		return &Reply{Error: genericError(codeInternal, "No answer from the target", `{"reason":"timeout"}`)}
+	}
+	return &Reply{Error: genericError(codeInternal, "No answer from the target", `{"reason":"lost"}`)}
+}
