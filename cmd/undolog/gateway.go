@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/effectinterceptor"
+	"github.com/undolog/undolog/gateway"
+)
+
+type gatewayFlags struct {
+	upstream, listen, tokens  string
+	headers                   []string
+	policy, name, principal   string
+	drain, heartbeat, joining time.Duration
+	maxResult                 string
+}
+
+func gatewayCommand() *cobra.Command {
+	var f gatewayFlags
+	cmd := &cobra.Command{
+		Use:   "gateway [flags] (-- COMMAND ARGS… | --upstream URL)",
+		Short: "Stand between an agent and an MCP server",
+		Long: `Stand between an agent and an MCP server, and record every call that changes something before it
+happens. In an agent's MCP configuration, put "undolog gateway --" in front of the server's command.
+
+The server is a command (MCP over its standard input and output) or a URL (Streamable HTTP). The agent is
+served on standard input and output, or with --http on Streamable HTTP at every protocol revision up to
+2026-07-28 at once. Everything that is not a tool call passes unchanged.
+
+Without a policy file nothing asks: calls are recorded, run once, and answered from the record when they
+are sent again. What is a read and what may be repeated is taken from the server's own annotations.`,
+		Example: `  undolog gateway -- npx -y @modelcontextprotocol/server-filesystem ~/notes
+  undolog gateway --http 127.0.0.1:8460 --upstream https://mcp.example.com/mcp --header Authorization=env:MCP_TOKEN`,
+		RunE: func(cmd *cobra.Command, args []string) error { return runGateway(cmd, args, &f) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.upstream, "upstream", "", "URL of a Streamable HTTP server, in place of a command")
+	flags.StringArrayVar(&f.headers, "header", nil, "NAME=env:VAR: header for an HTTP upstream, its value from the environment")
+	flags.StringVar(&f.listen, "http", "", "serve agents on Streamable HTTP at this address, in place of standard input and output")
+	flags.StringVar(&f.tokens, "tokens", "", "file with the bearer tokens of HTTP agents: a YAML list of {token, tenant, principal}; needed beyond loopback")
+	flags.StringVar(&f.policy, "policy", "", "policy file (see \"undolog policy\")")
+	flags.StringVar(&f.name, "name", "", "name of the server in the log and in policies (default its own name and a hash of its command line or URL)")
+	flags.StringVar(&f.principal, "principal", "", "who calls, where no token says so (default agent:<your name>)")
+	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long calls under way are awaited when the agent leaves")
+	flags.DurationVar(&f.joining, "join-wait", 45*time.Second, "how long a call waits for the outcome of an equal one that is under way")
+	flags.DurationVar(&f.heartbeat, "heartbeat", 10*time.Second, "how long after its last sign of life a gateway's open calls count as lost")
+	flags.StringVar(&f.maxResult, "max-result", "64MB", "largest answer of the server that is passed on")
+	return cmd
+}
+
+func (f *gatewayFlags) check(args []string) error {
+	switch {
+	case f.upstream == "" && len(args) == 0:
+		return usagef("name the server to stand in front of: undolog gateway -- COMMAND ARGS…, or --upstream URL")
+	case f.upstream != "" && len(args) > 0:
+		return usagef("--upstream and a command are two servers: give one")
+	case len(f.headers) > 0 && f.upstream == "":
+		return usagef("--header is for --upstream")
+	case f.tokens != "" && f.listen == "":
+		return usagef("--tokens is for --http")
+	case f.heartbeat < 200*time.Millisecond:
+		return usagef("--heartbeat %s: want at least 200ms", f.heartbeat)
+	case f.joining < 0 || f.drain < 0:
+		return usagef("--join-wait and --drain cannot be negative")
+	}
+	return nil
+}
+
+func runGateway(cmd *cobra.Command, args []string, f *gatewayFlags) (err error) {
+	if err := f.check(args); err != nil {
+		return err
+	}
+	logger, err := newLogger(cmd)
+	if err != nil {
+		return err
+	}
+	policy, err := loadPolicy(f.policy)
+	if err != nil {
+		return err
+	}
+	log, path, err := openLog(cmd, logger, f.heartbeat)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	ei := effectinterceptor.New(log, &effectinterceptor.Options{
+		Policy: policy, Trust: func(string) bool { return policy == nil }, Delivery: true,
+		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: logger,
+	})
+	defer ei.Close()
+	opts, err := f.options(args, logger)
+	if err != nil {
+		return err
+	}
+	if opts.Chain, err = newChain(ei, logger); err != nil {
+		return err
+	}
+	announce(cmd, path, policy, f)
+	if f.listen != "" {
+		return f.serveHTTP(cmd, gateway.New(opts), logger)
+	}
+	agent := gateway.NewLineConn(os.Stdin, os.Stdout, &gateway.LineOptions{})
+	return gateway.New(opts).Serve(cmd.Context(), agent, gateway.AgentInfo{Tenant: tenantFlag(cmd), Principal: f.caller()})
+}
+
+func (f *gatewayFlags) options(args []string, logger *slog.Logger) (*gateway.Options, error) {
+	limit, err := parseSize(f.maxResult)
+	if err != nil {
+		return nil, usagef("--max-result: %w", err)
+	}
+	opts := &gateway.Options{
+		Logger: logger, Name: f.name, Prime: true, MaxResult: limit, Drain: f.drain,
+		Target: strings.Join(args, " "), Attributes: attributes,
+	}
+	if f.drain == 0 {
+		opts.Drain = -1
+	}
+	if f.upstream == "" {
+		opts.Dial = func(ctx context.Context, _ *gateway.AgentInfo) (gateway.Conn, error) {
+			return gateway.StartProcess(ctx, args, &gateway.ProcessOptions{Logger: logger, Limits: &gateway.Limits{MaxBytes: limit}})
+		}
+		return opts, nil
+	}
+	header, err := parseHeaders(f.headers)
+	if err != nil {
+		return nil, err
+	}
+	opts.Target = f.upstream
+	opts.Dial = func(ctx context.Context, _ *gateway.AgentInfo) (gateway.Conn, error) {
+		return gateway.DialHTTP(ctx, f.upstream, &gateway.UpstreamOptions{Header: header, MaxResult: limit, Logger: logger})
+	}
+	return opts, nil
+}
+
+func (f *gatewayFlags) caller() string {
+	if f.principal != "" {
+		return f.principal
+	}
+	return localAgent()
+}
+
+// attributes tells interceptors what the params do not hold: the server's name, and the handles that an
+// HTTP agent sent as headers.
+func attributes(m *gateway.Message, p *gateway.Peer) map[string]json.RawMessage {
+	a := map[string]json.RawMessage{"dev.undolog/server": quoted(p.Server)}
+	header := http.Header(m.Header)
+	if key := header.Get("Idempotency-Key"); key != "" {
+		a["dev.undolog/idempotency-key"] = quoted(key)
+	}
+	if run := header.Get("X-Undolog-Session-Id"); run != "" {
+		a["dev.undolog/run"] = quoted(run)
+	}
+	return a
+}
+
+func (f *gatewayFlags) serveHTTP(cmd *cobra.Command, gw *gateway.Gateway, logger *slog.Logger) error {
+	opts := &gateway.HTTPOptions{Tenant: tenantFlag(cmd), Principal: f.caller(), Logger: logger}
+	if f.tokens != "" {
+		verify, err := gateway.LoadTokens(f.tokens)
+		if err != nil {
+			return err
+		}
+		opts.Tokens = verify
+	} else if !isLoopback(f.listen) {
+		return usagef("--http %s is reachable from other machines: give --tokens FILE, or listen on 127.0.0.1", f.listen)
+	} else {
+		logger.Warn("no --tokens: every process on this machine can call as " + opts.Principal)
+	}
+	handler, err := gateway.NewHTTPHandler(gw, opts)
+	if err != nil {
+		return err
+	}
+	return errors.Join(listenAndServe(cmd, f.listen, handler, f.drain), closeWithin(gw, f.drain+5*time.Second))
+}
+
+func closeWithin(gw *gateway.Gateway, d time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	return gw.Close(ctx)
+}
+
+// listenAndServe serves until the command's context ends, then lets requests under way finish.
+func listenAndServe(cmd *cobra.Command, addr string, handler http.Handler, drain time.Duration) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", addr, err)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "undolog: listening on http://%s\n", l.Addr())
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("serve http: %w", err)
+	case <-cmd.Context().Done():
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), drain)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		return server.Close()
+	}
+	return nil
+}
+
+func isLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// parseHeaders reads NAME=env:VAR. A value on the command line is refused: every process on the machine
+// could read it.
+func parseHeaders(specs []string) (http.Header, error) {
+	h := http.Header{}
+	for _, spec := range specs {
+		name, source, ok := strings.Cut(spec, "=")
+		variable, fromEnv := strings.CutPrefix(source, "env:")
+		if !ok || !fromEnv || name == "" || variable == "" {
+			return nil, usagef("--header %s: want NAME=env:VAR, the value comes from the environment variable VAR", name)
+		}
+		value, set := os.LookupEnv(variable)
+		if !set {
+			return nil, usagef("--header %s: the environment variable %s is not set", name, variable)
+		}
+		h.Add(name, value)
+	}
+	return h, nil
+}
+
+// announce says at start what is promised and what is not.
+func announce(cmd *cobra.Command, path string, policy *effect.Policy, f *gatewayFlags) {
+	w := cmd.ErrOrStderr()
+	if policy != nil {
+		fmt.Fprintf(w, "undolog: policy %s; effects in %s\n", f.policy, path)
+		return
+	}
+	fmt.Fprintf(w, "undolog: no policy file: nothing asks for approval; calls are recorded, run once, and answered from the record when sent again. "+
+		"Begin one with: undolog policy init. Effects in %s\n", path)
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+
+	"github.com/undolog/undolog/effectinterceptor"
+	"github.com/undolog/undolog/gateway"
+	"github.com/undolog/undolog/interceptors"
+)
+
+type serveFlags struct {
+	listen, tokens, policy string
+	stdio, strict, trust   bool
+	joining, heartbeat     time.Duration
+}
+
+func serveCommand() *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve (--stdio | --http ADDR)",
+		Short: "Serve the interceptors to somebody else's gateway or chain",
+		Long: `Serve undolog/guard, undolog/effect, undolog/audit and undolog/catalog as a remote interceptor server
+(SEP-2624): found by interceptors/list, called by interceptor/invoke.
+
+The other side's engine must call undolog/effect last before the target and first after it. One that does
+not know "dev.undolog/respond" sees a failing mutator for a repeated call and blocks it: a call never runs
+twice because an engine is foreign. What such an engine does not tell (errors of the target, lost answers)
+ends in doubt when the claim's lease is over (policy: lease).`,
+		Example: `  undolog serve --http 127.0.0.1:8461
+  undolog serve --stdio --policy undolog.yaml`,
+		Args: exactArgs(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return runServe(cmd, &f) },
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.stdio, "stdio", false, "serve on standard input and output")
+	flags.StringVar(&f.listen, "http", "", "serve on Streamable HTTP at this address")
+	flags.StringVar(&f.tokens, "tokens", "", "file with the bearer tokens of invokers: a YAML list of {token, tenant, principal}; needed beyond loopback")
+	flags.StringVar(&f.policy, "policy", "", "policy file (see \"undolog policy\")")
+	flags.BoolVar(&f.strict, "strict-wire", false, "send exactly the flat results of the fixtures, without the nested mirror that older Go engines need")
+	flags.BoolVar(&f.trust, "trust-annotations", false, "without a policy: believe the annotations of every server's tools")
+	flags.DurationVar(&f.joining, "join-wait", 20*time.Second, "how long a call waits for the outcome of an equal one that is under way")
+	flags.DurationVar(&f.heartbeat, "heartbeat", 10*time.Second, "how long after its last sign of life this process counts as gone")
+	return cmd
+}
+
+func runServe(cmd *cobra.Command, f *serveFlags) (err error) {
+	switch {
+	case f.stdio == (f.listen != ""):
+		return usagef("say --stdio or --http ADDR")
+	case f.tokens != "" && f.stdio:
+		return usagef("--tokens is for --http")
+	case f.listen != "" && f.tokens == "" && !isLoopback(f.listen):
+		return usagef("--http %s is reachable from other machines: give --tokens FILE, or listen on 127.0.0.1", f.listen)
+	}
+	logger, err := newLogger(cmd)
+	if err != nil {
+		return err
+	}
+	policy, err := loadPolicy(f.policy)
+	if err != nil {
+		return err
+	}
+	log, path, err := openLog(cmd, logger, f.heartbeat)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	ei := effectinterceptor.New(log, &effectinterceptor.Options{
+		Policy: policy, Trust: func(string) bool { return policy == nil && f.trust },
+		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: logger,
+	})
+	defer ei.Close()
+	host := interceptors.NewServer(&interceptors.ServerOptions{Logger: logger, LegacyEnvelope: !f.strict, MaxConcurrent: 256})
+	if err := ei.Register(host, effectinterceptor.ForeignEngine); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "undolog: interceptor server; effects in %s\n", path)
+	if f.stdio {
+		return serveStdio(cmd, host)
+	}
+	return f.serveHTTP(cmd, host)
+}
+
+func serveStdio(cmd *cobra.Command, host *interceptors.Server) error {
+	server := mcp.NewServer(implementation(), &mcp.ServerOptions{Capabilities: host.Capabilities()})
+	if err := host.Install(server); err != nil {
+		return err
+	}
+	err := server.Run(cmd.Context(), &mcp.StdioTransport{MaxLineLength: 64 << 20})
+	if cmd.Context().Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (f *serveFlags) serveHTTP(cmd *cobra.Command, host *interceptors.Server) error {
+	handler, err := host.Handler(&interceptors.HTTPOptions{Implementation: implementation(), MaxBodyBytes: 64 << 20})
+	if err != nil {
+		return err
+	}
+	if f.tokens != "" {
+		verify, err := gateway.LoadTokens(f.tokens)
+		if err != nil {
+			return err
+		}
+		handler = auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(handler)
+	}
+	return listenAndServe(cmd, f.listen, http.Handler(handler), 10*time.Second)
+}
+
+func implementation() *mcp.Implementation {
+	return &mcp.Implementation{Name: "undolog", Version: programVersion()}
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/store"
+	"github.com/undolog/undolog/store/sqlite"
+)
+
+// newLogger writes to the command's standard error at the level of --log-level.
+func newLogger(cmd *cobra.Command) (*slog.Logger, error) {
+	name, err := cmd.Flags().GetString("log-level")
+	if err != nil {
+		return nil, err
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(name)); err != nil {
+		return nil, usagef("--log-level %s: want debug, info, warn or error", name)
+	}
+	return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})), nil
+}
+
+// openLog opens the effect log that --db, $UNDOLOG_DB or the default names. ttl is how long this process
+// counts as alive after its last heartbeat; 0 takes the store's default.
+func openLog(cmd *cobra.Command, logger *slog.Logger, ttl time.Duration) (*store.Log, string, error) {
+	path, err := dbPath(cmd)
+	if err != nil {
+		return nil, "", err
+	}
+	driver, err := sqlite.Open(cmd.Context(), path, &sqlite.Options{Logger: logger})
+	if err != nil {
+		return nil, "", fmt.Errorf("open effect log %s: %w", path, err)
+	}
+	log, err := store.Open(driver, &store.Options{Logger: logger, TTL: ttl})
+	if err != nil {
+		return nil, "", errors.Join(fmt.Errorf("open effect log %s: %w", path, err), driver.Close())
+	}
+	return log, path, nil
+}
+
+func dbPath(cmd *cobra.Command) (string, error) {
+	path, err := cmd.Flags().GetString("db")
+	if err != nil {
+		return "", err
+	}
+	if path == "" {
+		path = os.Getenv("UNDOLOG_DB")
+	}
+	if strings.HasPrefix(path, "postgres://") || strings.HasPrefix(path, "postgresql://") {
+		return "", usagef("--db: this version keeps its log in a SQLite file; PostgreSQL is not built yet")
+	}
+	if path == "" {
+		dir, err := stateDir()
+		if err != nil {
+			return "", err
+		}
+		path = filepath.Join(dir, "undolog", "undolog.db")
+	}
+	return path, nil
+}
+
+// stateDir is where programs keep state of the user: the XDG base directory, or what stands for it.
+func stateDir() (string, error) {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return dir, nil
+	}
+	if runtime.GOOS == "windows" {
+		return os.UserCacheDir()
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("find state directory: %w; name the log with --db", err)
+	}
+	return filepath.Join(home, ".local", "state"), nil
+}
+
+// loadPolicy reads the file of --policy; nil without one.
+func loadPolicy(path string) (*effect.Policy, error) {
+	if path == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read policy: %w", err)
+	}
+	policy, err := effect.ParsePolicy(path, data)
+	if err != nil {
+		return nil, fmt.Errorf("check policy: %w", err)
+	}
+	return policy, nil
+}
+
+// localAgent is who calls where nothing authenticates: the agent of this user on this machine.
+func localAgent() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return "agent:" + u.Username
+	}
+	return fmt.Sprintf("agent:uid-%d", os.Getuid())
+}
+
+// localUser is who gives the commands.
+func localUser() string {
+	return "user:" + strings.TrimPrefix(localAgent(), "agent:")
+}
+
+func tenantFlag(cmd *cobra.Command) string {
+	tenant, err := cmd.Flags().GetString("tenant")
+	if err != nil || tenant == "" {
+		return effect.DefaultTenant
+	}
+	return tenant
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/undolog/undolog/effect"
+)
+
+// showJSON is what show --json prints.
+type showJSON struct {
+	*effectJSON
+	Transitions []transitionJSON `json:"transitions"`
+	Events      []eventJSON      `json:"events"`
+}
+
+type transitionJSON struct {
+	Ordinal int          `json:"ordinal"`
+	Attempt int          `json:"attempt"`
+	State   effect.State `json:"state"`
+	At      time.Time    `json:"at"`
+	Owner   string       `json:"owner,omitempty"`
+	By      string       `json:"by,omitempty"`
+	Reason  string       `json:"reason,omitempty"`
+	Answer  *answerJSON  `json:"answer,omitempty"`
+}
+
+type eventJSON struct {
+	At     time.Time `json:"at"`
+	Kind   string    `json:"kind"`
+	Detail any       `json:"detail,omitempty"`
+}
+
+func showCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show everything about one effect",
+		Long: `Show one effect whole: identity and by which rule, every attempt and event, and arguments and answers
+as the bytes that went over the wire.`,
+		Example: "  undolog show 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42",
+		Args:    exactArgs(1, "the id of an effect"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			logger, err := newLogger(cmd)
+			if err != nil {
+				return err
+			}
+			log, _, err := openLog(cmd, logger, 0)
+			if err != nil {
+				return err
+			}
+			defer log.Close()
+			d, err := log.Show(cmd.Context(), tenantFlag(cmd), args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(cmd.OutOrStdout(), showToJSON(d.Record, d.Transitions, d.Events))
+			}
+			return printEffect(cmd.OutOrStdout(), d.Record, d.Transitions, d.Events)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	return cmd
+}
+
+func showToJSON(r *effect.Record, ts []effect.Transition, evs []effect.Event) *showJSON {
+	s := &showJSON{effectJSON: toJSON(r, time.Now())}
+	for _, t := range ts {
+		s.Transitions = append(s.Transitions, transitionJSON{
+			Ordinal: t.Ordinal, Attempt: t.Attempt, State: t.State, At: t.At, Owner: t.Owner,
+			By: t.By, Reason: t.Reason, Answer: answerToJSON(t.Answer),
+		})
+	}
+	for _, ev := range evs {
+		e := eventJSON{At: ev.At, Kind: ev.Kind}
+		if len(ev.Detail) > 0 {
+			e.Detail = ev.Detail
+		}
+		s.Events = append(s.Events, e)
+	}
+	return s
+}
+
+func printEffect(w io.Writer, r *effect.Record, ts []effect.Transition, evs []effect.Event) error {
+	p := paletteFor(w)
+	now := time.Now()
+	fmt.Fprintf(w, "%s  %s\n\n", p.bold("effect "+r.ID), p.state(r.StateAt(now)))
+	rows := [][]string{
+		{"tool", printable(r.Server) + " / " + printable(r.Tool)},
+		{"tier", string(r.Tier) + " (from " + printable(r.Source) + ")"},
+		{"identity", identityLine(r)},
+		{"who", printable(r.Principal)},
+		{"run", printable(r.Run)},
+		{"key", printable(r.Key)},
+		{"occurrence", printable(r.Occurrence)},
+		{"session", printable(r.Session)},
+		{"trace", printable(r.Trace)},
+		{"tenant", printable(r.Tenant)},
+		{"policy", r.Policy},
+		{"generation", fmt.Sprintf("%d, attempt %d", r.Generation, r.Attempt)},
+		{"look-alike of", r.LookalikeOf},
+		{"delivered", yesNo(r.Delivered)},
+		{"note", claimNote(r, now)},
+	}
+	if err := table(w, nonEmpty(rows)); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\n%s\n%s\n", p.bold("arguments"), printable(string(r.Arguments)))
+	fmt.Fprintf(w, "\n%s\n", p.bold("history"))
+	if err := printHistory(w, p, ts, evs); err != nil {
+		return err
+	}
+	if r.Answer.Kind != effect.AnswerNone {
+		fmt.Fprintf(w, "\n%s\n%s\n", p.bold(string(r.Answer.Kind)), printable(string(r.Answer.Body)))
+	}
+	return nil
+}
+
+func identityLine(r *effect.Record) string {
+	switch r.Rule {
+	case effect.RuleNone:
+		return "none: nothing said who calls, so it is never matched"
+	case effect.RuleWindow:
+		return fmt.Sprintf("window: caller, server, tool and arguments  %s", r.Signature)
+	}
+	return fmt.Sprintf("%s %q  %s", r.Rule, r.Scope, r.Signature)
+}
+
+// claimNote says why a claim reads as in doubt.
+func claimNote(r *effect.Record, now time.Time) string {
+	if r.State != effect.StateClaimed || r.StateAt(now) != effect.StateInDoubt {
+		return ""
+	}
+	if !r.TimeoutAt.IsZero() && !now.Before(r.TimeoutAt) {
+		return "claimed, and no answer came in time; a late one still settles it"
+	}
+	return "claimed, and the process that held it is gone"
+}
+
+func printHistory(w io.Writer, p palette, ts []effect.Transition, evs []effect.Event) error {
+	var rows [][]string
+	for len(ts) > 0 || len(evs) > 0 {
+		if len(evs) == 0 || len(ts) > 0 && !ts[0].At.After(evs[0].At) {
+			t := ts[0]
+			ts = ts[1:]
+			rows = append(rows, []string{localTime(t.At), p.state(t.State), fmt.Sprintf("attempt %d", t.Attempt), transitionNote(&t)})
+			continue
+		}
+		ev := evs[0]
+		evs = evs[1:]
+		rows = append(rows, []string{localTime(ev.At), p.paint("39", ev.Kind), "", printable(string(ev.Detail))})
+	}
+	return table(w, rows)
+}
+
+func transitionNote(t *effect.Transition) string {
+	var notes []string
+	if t.By != "" {
+		notes = append(notes, "by "+printable(t.By))
+	}
+	if t.Reason != "" {
+		notes = append(notes, printable(t.Reason))
+	}
+	if t.Answer.IsError {
+		notes = append(notes, "isError")
+	}
+	if t.Answer.Kind != effect.AnswerNone {
+		notes = append(notes, fmt.Sprintf("%s of %d bytes", t.Answer.Kind, len(t.Answer.Body)))
+	}
+	return strings.Join(notes, ", ")
+}
+
+func nonEmpty(rows [][]string) [][]string {
+	var kept [][]string
+	for _, row := range rows {
+		if row[1] != "" {
+			kept = append(kept, row)
+		}
+	}
+	return kept
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "not that we know"
+}
