@@ -59,6 +59,7 @@ type Begin struct {
 	TTL          time.Duration // of the owner's heartbeat
 	Remote       bool          // the claim gets Contract.Lease as a fixed lease and no heartbeat
 	Continuation string        // requestState that the call carries; empty: none
+	Deliveries   []Delivery    // recorded first, so that the decision knows of them
 }
 
 // Begun is the decision and what it rests on.

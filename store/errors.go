@@ -14,6 +14,9 @@ var (
 	ErrClosed = errors.New("log closed")
 	// ErrSchema means that the file or database was written by another version of the program.
 	ErrSchema = errors.New("schema version not supported by this program")
+	// ErrBusy means that other processes kept the log locked for longer than a write may wait. Nothing
+	// was written.
+	ErrBusy = errors.New("log is busy")
 )
 
 // ConflictError means that an effect stands elsewhere than its mover thought.

@@ -1,0 +1,105 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/store"
+)
+
+// Append implements store.Driver. A transition without a time gets the driver's.
+func (d *Driver) Append(ctx context.Context, tenant string, move *effect.Transition) (*effect.Record, error) {
+	var record *effect.Record
+	err := d.writer.do(ctx, func(t *tx) (err error) {
+		record, err = t.append(tenant, move)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return record, nil
+}
+
+func (t *tx) append(tenant string, move *effect.Transition) (*effect.Record, error) {
+	was, err := record(t, tenant, move.Effect)
+	if err != nil {
+		return nil, err
+	}
+	if !t.mayMove(was, move) {
+		return nil, &store.ConflictError{ID: was.ID, Want: move.State, Record: was}
+	}
+	r := *was
+	r.State, r.Ordinal, r.Attempt, r.ChangedAt = move.State, move.Ordinal, move.Attempt, move.At
+	r.By, r.Reason, r.Continuation = move.By, move.Reason, move.Continuation
+	r.LeaseUntil, r.TimeoutAt, r.Delivered = move.LeaseUntil, move.TimeoutAt, false
+	if move.At.IsZero() {
+		r.ChangedAt = t.now
+	}
+	if move.Owner != "" {
+		r.Owner = move.Owner // else the attempt stays its owner's
+	}
+	if err := t.insertTransition(&r, false, move.Answer); err != nil {
+		return nil, fmt.Errorf("insert transition of effect %s: %w", r.ID, err)
+	}
+	if move.Answer.Kind != effect.AnswerNone {
+		r.Answer = cloneAnswer(move.Answer)
+	}
+	return &r, nil
+}
+
+// mayMove is the fence. A live claim is moved by its owner only; whoever holds no claim (a person, a
+// probe) moves what is in doubt or waits.
+func (t *tx) mayMove(was *effect.Record, move *effect.Transition) bool {
+	switch {
+	case move.Ordinal != was.Ordinal+1, !effect.CanMove(was.State, move.State):
+		return false
+	case move.State != effect.StateClaimed && move.Attempt != was.Attempt:
+		return false
+	case move.Owner != "":
+		return move.Owner == was.Owner
+	}
+	return was.StateAt(t.now) != effect.StateClaimed
+}
+
+// insertTransition writes where r stands now as its next move. A claim of a new attempt takes its place
+// in the order of all that was begun.
+func (t *tx) insertTransition(r *effect.Record, newAttempt bool, answer effect.Answer) error {
+	_, err := t.exec(`
+		INSERT INTO transition (effect, ordinal, attempt, state, at, owner, lease_until, timeout_at,
+		       position, by, reason, continuation, answer_kind, is_error, answer)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?,
+		       CASE WHEN ? THEN (SELECT MAX(seq) FROM effect) END, ?, ?, ?, ?, ?, ?)`,
+		r.Seq, r.Ordinal, r.Attempt, string(r.State), micros(r.ChangedAt), r.Owner, nullMicros(r.LeaseUntil), nullMicros(r.TimeoutAt),
+		newAttempt, r.By, r.Reason, r.Continuation, string(answer.Kind), answer.IsError, answerBody(answer))
+	return err
+}
+
+// answerBody is NULL without an answer, and never NULL with one.
+func answerBody(a effect.Answer) []byte {
+	if a.Kind == effect.AnswerNone {
+		return nil
+	}
+	if a.Body == nil {
+		return []byte{}
+	}
+	return a.Body
+}
+
+func cloneAnswer(a effect.Answer) effect.Answer {
+	a.Body = append([]byte(nil), a.Body...)
+	return a
+}
+
+// record returns one effect, store.ErrNotFound when the tenant has none of that id.
+func record(q queryer, tenant, id string) (*effect.Record, error) {
+	r, err := one(q, selectRecord+`
+		WHERE e.tenant = ? AND e.id = ?`, tenant, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case r == nil:
+		return nil, fmt.Errorf("read effect %s: %w", id, store.ErrNotFound)
+	}
+	return r, nil
+}
