@@ -1,0 +1,36 @@
+# Needs Go (the version in go.mod or newer). test-peers needs Node 20 as well.
+GO ?= go
+export CGO_ENABLED = 0
+
+.PHONY: help build demo test test-peers check fuzz bench soak clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+build: ## bin/undolog and the example server bin/payments
+	$(GO) build -o bin/ ./cmd/undolog ./examples/payments
+
+demo: build ## one charge sent twice, a killed agent, a killed gateway: what UndoLog does about it
+	$(GO) run ./examples/demo --bin bin
+
+test: ## everything but the Node peers, with the race detector
+	CGO_ENABLED=1 $(GO) test -race ./...
+
+test-peers: ## the same answers through the gateway as directly: npm's servers, TypeScript and Go clients
+	cd peers && npm ci --no-audit --no-fund
+	CGO_ENABLED=1 $(GO) test -tags peers -count=1 ./peers/...
+
+check: ## gofmt, vet, staticcheck, go generate and go mod tidy without a difference
+	./scripts/check
+
+fuzz: ## every fuzz target for 60 s
+	./scripts/fuzz 60s
+
+bench: ## one table of figures, each as a ratio to a baseline of the same run
+	$(GO) run ./bench
+
+soak: ## the crash rounds of the tests, many more of them
+	CGO_ENABLED=1 UNDOLOG_SOAK=1 $(GO) test -race -count=1 -timeout 60m -run 'Crash|Processes' ./e2e/...
+
+clean: ## remove what was built
+	rm -rf bin

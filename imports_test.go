@@ -1,0 +1,96 @@
+package undolog_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/undolog/undolog"
+
+// importRules says which of our own packages each package may import. A package that is not named may
+// not exist: a new one needs its row and its reason.
+var importRules = []struct {
+	pkg    string
+	may    []string
+	reason string
+}{
+	{"internal/jcs", nil, "a leaf: canonical JSON knows nothing of the project"},
+	{"internal/splice", nil, "a leaf: editing JSON bytes knows nothing of the project"},
+	{"internal/faults", nil, "a leaf: marks edges, does nothing"},
+	{"effect", []string{"internal/jcs"}, "the domain depends on nothing that could change without it"},
+	{"interceptors", []string{"internal/splice"}, "the protocol knows no effects, stores or approvals"},
+	{"chain", []string{"interceptors", "internal/splice"}, "the engine knows no effects, stores or approvals"},
+	{"store", []string{"effect"}, "the log knows no protocol and no backend"},
+	{"store/sqlite", []string{"effect", "store"}, "a backend knows no other backend"},
+	{"store/drivertest", []string{"effect", "store"}, "one suite over every backend"},
+	{"effectinterceptor", []string{"effect", "interceptors", "store", "internal/splice", "internal/faults"}, "works with any engine, so it imports none"},
+	{"gateway", []string{"chain", "interceptors", "internal/splice", "internal/faults"}, "relays and runs a chain; what an effect is it never learns"},
+	{"cmd/undolog", []string{"chain", "effect", "effectinterceptor", "gateway", "interceptors", "store", "store/sqlite"}, "wiring"},
+	{"internal/mcptest", nil, "raw clients for tests"},
+	{"bench", []string{"chain", "effect", "effectinterceptor", "interceptors", "store", "store/sqlite", "internal/mcptest"}, "measures the parts it wires"},
+	{"examples/...", []string{"chain", "effect", "effectinterceptor", "interceptors", "store", "store/sqlite", "internal/mcptest", "examples/..."}, "what a user could write"},
+}
+
+func TestImports(t *testing.T) {
+	for pkg, imports := range ownImports(t) {
+		rule := slices.IndexFunc(importRules, func(r struct {
+			pkg    string
+			may    []string
+			reason string
+		}) bool {
+			return matches(r.pkg, pkg)
+		})
+		if rule < 0 {
+			t.Errorf("%s has no row in importRules: say what it may import and why", pkg)
+			continue
+		}
+		for _, imported := range imports {
+			if !slices.ContainsFunc(importRules[rule].may, func(p string) bool { return matches(p, imported) }) {
+				t.Errorf("%s imports %s, which it must not: %s", pkg, imported, importRules[rule].reason)
+			}
+		}
+	}
+}
+
+func matches(pattern, pkg string) bool {
+	prefix, all := strings.CutSuffix(pattern, "...")
+	return pattern == pkg || all && strings.HasPrefix(pkg, prefix)
+}
+
+// ownImports lists what each package of the module imports of the module, tests left out.
+func ownImports(t *testing.T) map[string][]string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,GoFiles", "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	own := map[string][]string{}
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p struct {
+			ImportPath string
+			Imports    []string
+			GoFiles    []string
+		}
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return own
+		} else if err != nil {
+			t.Fatalf("read go list: %v", err)
+		}
+		name, ours := strings.CutPrefix(p.ImportPath, module+"/")
+		if !ours || len(p.GoFiles) == 0 {
+			continue
+		}
+		own[name] = []string{}
+		for _, i := range p.Imports {
+			if i, ok := strings.CutPrefix(i, module+"/"); ok {
+				own[name] = append(own[name], i)
+			}
+		}
+	}
+}
