@@ -84,7 +84,7 @@ func SplitBatch(raw []byte) ([]json.RawMessage, error) {
 	if trimmed := bytes.TrimLeft(raw, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '[' {
 		return []json.RawMessage{raw}, nil
 	}
-	dec := jsontext.NewDecoder(bytes.NewBuffer(raw), lenient)
+	dec := jsontext.NewDecoder(bytes.NewBuffer(raw), lenient...)
 	if _, err := dec.ReadToken(); err != nil {
 		return nil, notJSON(err)
 	}
@@ -109,11 +109,11 @@ func notJSON(err error) error {
 
 // lenient leaves duplicate names and odd Unicode below the envelope to those who read them: the relay
 // forwards what the two ends may agree on.
-var lenient = jsontext.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
 // readEnvelope notes where the members of the envelope stand.
 func (m *Message) readEnvelope() error {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(m.Raw), lenient)
+	dec := jsontext.NewDecoder(bytes.NewBuffer(m.Raw), lenient...)
 	if dec.PeekKind() != '{' {
 		if _, err := dec.ReadValue(); err != nil {
 			return unexpectedEnd(err)
@@ -216,7 +216,7 @@ func validID(raw []byte) bool {
 		return false
 	}
 	v := jsontext.Value(raw)
-	return (v.Kind() == '"' || v.Kind() == '0') && v.IsValid(lenient)
+	return (v.Kind() == '"' || v.Kind() == '0') && v.IsValid(lenient...)
 }
 
 // idKey is equal for ids that JSON-RPC takes for the same: a peer may spell 1e2 as 100 and "\u0061" as
@@ -267,4 +267,12 @@ func shorten(s string) string {
 		return s[:64] + "…"
 	}
 	return s
+}
+
+// unexpectedEnd names the end of the input for what it is inside a message.
+func unexpectedEnd(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }

@@ -1,0 +1,391 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/undolog/undolog/chain"
+	"github.com/undolog/undolog/internal/splice"
+)
+
+// linger is how long requests may still be answered after the agent has closed its end: a script that
+// pipes its requests in reads the answers later.
+const linger = 5 * time.Second
+
+// session relays between one agent and an upstream of its own. Ids are the same on both sides.
+type session struct {
+	core
+	agent  Conn
+	replay replay
+	calls  tracker // goroutines of governed requests
+
+	ctx    context.Context // ends when the session is over
+	cancel context.CancelFunc
+
+	inFlightMu sync.Mutex
+	inFlight   map[string]*call           // of the agent
+	asked      map[string]json.RawMessage // ids of the upstream's requests to the agent
+	busy       tracker                    // the agent's requests, subscriptions aside
+}
+
+// call is a request of the agent under way.
+type call struct {
+	m         *Message
+	cancel    context.CancelCauseFunc // nil when not governed
+	cancelled bool
+	open      bool // it ends when the agent says so, not when it is answered
+}
+
+// cancelledError is the cause of a context that the agent has cancelled.
+type cancelledError struct{ params json.RawMessage }
+
+func (e *cancelledError) Error() string { return "cancelled by the agent" }
+
+func (g *Gateway) newSession(agent Conn, info AgentInfo) *session {
+	s := &session{
+		agent:    agent,
+		inFlight: make(map[string]*call),
+		asked:    make(map[string]json.RawMessage),
+	}
+	s.init(g, info)
+	prefix := "undolog:" + rand.Text() + ":" // the agent's ids are the agent's choice
+	s.newID = func(n uint64) json.RawMessage { return fmt.Appendf(nil, "%q", fmt.Sprint(prefix, n)) }
+	s.link.receive = s.fromUpstream
+	s.link.revive = func(ctx context.Context, conn Conn) error { return s.replay.run(ctx, &s.core, conn) }
+	s.link.down = s.upstreamDown
+	return s
+}
+
+func (s *session) run(ctx context.Context) error {
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	defer s.cancel()
+	if _, err := s.link.open(ctx); err != nil {
+		s.link.close()
+		return errors.Join(err, s.agent.Close())
+	}
+	err := s.readAgent(ctx)
+	s.end(ctx)
+	if closeErr := s.agent.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// readAgent takes what the agent says until it has gone or ctx ends.
+func (s *session) readAgent(ctx context.Context) error {
+	for {
+		m, err := s.agent.Read(ctx)
+		var refused *RefusedError
+		switch {
+		case errors.As(err, &refused):
+			s.refused(refused)
+		case errors.Is(err, io.EOF), ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("read from agent: %w", err)
+		default:
+			s.fromAgent(m)
+		}
+	}
+}
+
+// refused deals with a message of the agent that is not relayed.
+func (s *session) refused(r *RefusedError) {
+	s.logger.Warn("message of the agent refused", slog.String("method", r.Method), slog.String("error", r.Message))
+	switch {
+	case r.IsResponse():
+		if s.takeAsked(r.ID) {
+			s.link.notify(NewError(r.ID, codeInternal, "the answer was refused: "+r.Message, nil))
+			return
+		}
+		s.toAgent(NewError(r.ID, r.Code, r.Message, nil))
+	case r.ID != nil || r.Method == "":
+		s.toAgent(NewError(r.ID, r.Code, r.Message, nil))
+	}
+}
+
+// fromAgent takes one message of the agent.
+func (s *session) fromAgent(m *Message) {
+	switch {
+	case m.Truncated:
+		s.refused(&RefusedError{ID: m.ID, Method: m.Method, Code: codeInvalidRequest,
+			Message: fmt.Sprintf("message of %d bytes is above the limit", m.Size)})
+	case m.IsResponse():
+		if s.takeAsked(m.ID) {
+			s.link.notify(m)
+			return
+		}
+		s.logger.Debug("answer to no request dropped", slog.String("id", string(m.ID)))
+	case m.IsNotification():
+		s.notification(m)
+	default:
+		s.request(m)
+	}
+}
+
+func (s *session) notification(m *Message) {
+	switch {
+	case chain.Governed(m.Method):
+		// Without an id there is no answer, and without an answer there is nothing to record.
+		s.logger.Warn("request without an id dropped", slog.String("method", m.Method))
+	case m.Method == methodCancelled:
+		s.cancelCall(m)
+	default:
+		if m.Method == methodInitialized {
+			s.replay.initialized(m)
+		}
+		s.link.notify(m)
+	}
+}
+
+// cancelCall ends a call that the agent does not want any more. What becomes of a governed one at the
+// upstream is for the chain to say.
+func (s *session) cancelCall(m *Message) {
+	id := splice.Get(m.Params, "requestId")
+	s.inFlightMu.Lock()
+	c := s.inFlight[idKey(id)]
+	if c != nil && c.m.Method != methodInitialize {
+		c.cancelled = true
+	}
+	s.inFlightMu.Unlock()
+	switch {
+	case c == nil: // answered already, or going on without its caller
+		s.logger.Debug("cancellation of no request dropped", slog.String("id", string(id)))
+	case c.cancel != nil:
+		c.cancel(&cancelledError{m.Params})
+	case c.cancelled:
+		if s.link.abandon(id, m.Params) {
+			s.finish(c)
+		}
+	}
+}
+
+func (s *session) request(m *Message) {
+	c, err := s.begin(m)
+	if err != nil {
+		s.toAgent(NewError(m.ID, codeInvalidRequest, err.Error(), nil))
+		return
+	}
+	if !chain.Governed(m.Method) {
+		s.forward(c)
+		return
+	}
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	s.inFlightMu.Lock()
+	c.cancel = cancel
+	s.inFlightMu.Unlock()
+	s.calls.add()
+	go func() {
+		defer s.calls.done()
+		defer cancel(nil)
+		s.governed(ctx, c)
+	}()
+}
+
+// begin enters a request of the agent. Its id may be under way once: an answer could not be told from
+// the other's.
+func (s *session) begin(m *Message) (*call, error) {
+	c := &call{m: m, open: m.Method == methodListen}
+	key := idKey(m.ID)
+	detached := s.link.inFlight(m.ID)
+	s.inFlightMu.Lock()
+	defer s.inFlightMu.Unlock()
+	switch {
+	case detached || s.inFlight[key] != nil:
+		return nil, fmt.Errorf("request id %s is in use by a request that has not ended", m.ID)
+	case len(s.inFlight) >= s.opts.MaxInFlight:
+		return nil, fmt.Errorf("%d requests are in flight, and no more are taken", len(s.inFlight))
+	}
+	s.inFlight[key] = c
+	if !c.open {
+		s.busy.add()
+	}
+	return c, nil
+}
+
+// finish takes a request out again and reports whether the agent has cancelled it.
+func (s *session) finish(c *call) (cancelled bool) {
+	key := idKey(c.m.ID)
+	s.inFlightMu.Lock()
+	defer s.inFlightMu.Unlock()
+	if s.inFlight[key] != c {
+		return c.cancelled
+	}
+	delete(s.inFlight, key)
+	if !c.open {
+		s.busy.done()
+	}
+	return c.cancelled
+}
+
+// forward passes an ungoverned request on as it is.
+func (s *session) forward(c *call) {
+	_, err := s.link.request(s.ctx, c.m, func(e ending) { s.forwarded(c, e) })
+	if err != nil {
+		s.forwarded(c, ending{cause: err})
+	}
+}
+
+func (s *session) forwarded(c *call, e ending) {
+	answer := e.m
+	switch {
+	case answer == nil:
+		answer = s.failure(c.m.ID, e.cause)
+	case answer.Truncated:
+		answer = NewErrorObject(c.m.ID, s.tooLarge(answer.Size))
+	case answer.Result != nil && (c.m.Method == methodInitialize || c.m.Method == methodDiscover):
+		answer = s.introduced(c.m, answer)
+	}
+	if !s.finish(c) {
+		s.toAgent(answer)
+	}
+}
+
+// introduced learns from the answer to initialize or server/discover, and adds our extension to it.
+func (s *session) introduced(m, answer *Message) *Message {
+	s.learn(m.Method, answer.Result)
+	if m.Method == methodInitialize {
+		s.replay.initialize(m)
+	}
+	declared := declare(answer.Result)
+	if bytes.Equal(declared, answer.Result) {
+		return answer
+	}
+	return answer.WithResult(declared)
+}
+
+// governed takes one request through the chain and answers it, unless the agent has cancelled it: then
+// nothing may be sent.
+func (s *session) governed(ctx context.Context, c *call) {
+	g := &governed{
+		m:         c.m,
+		outgoing:  func(params json.RawMessage) *Message { return withParams(c.m, params) },
+		cancelled: func(ctx context.Context) json.RawMessage { return cancelReason(ctx, c.m.ID) },
+	}
+	reply := s.govern(ctx, g)
+	response := s.response(g, reply)
+	if reply.Error == nil {
+		s.replay.note(c.m)
+	}
+	if s.finish(c) {
+		reply.Delivered(false)
+		return
+	}
+	reply.Delivered(s.toAgent(response) == nil)
+}
+
+func withParams(m *Message, params json.RawMessage) *Message {
+	if bytes.Equal(m.Params, params) {
+		return m
+	}
+	return m.WithParams(params)
+}
+
+// cancelReason returns the params of notifications/cancelled for id: the agent's own when the agent has
+// cancelled.
+func cancelReason(ctx context.Context, id json.RawMessage) json.RawMessage {
+	var byAgent *cancelledError
+	if errors.As(context.Cause(ctx), &byAgent) {
+		return byAgent.params
+	}
+	return cancelParams(id, "no longer awaited")
+}
+
+func (s *session) toAgent(m *Message) error {
+	_, err := s.agent.Write(s.ctx, m)
+	if err != nil {
+		s.logger.Debug("message not sent to the agent", slog.Any("error", err))
+	}
+	return err
+}
+
+// fromUpstream takes what the upstream says of its own accord.
+func (s *session) fromUpstream(m *Message) {
+	switch {
+	case m.IsRequest():
+		s.inFlightMu.Lock()
+		s.asked[idKey(m.ID)] = m.ID
+		s.inFlightMu.Unlock()
+		if err := s.toAgent(m); err != nil && s.takeAsked(m.ID) {
+			s.link.notify(NewError(m.ID, codeInternal, "the agent cannot be reached", nil))
+		}
+		return
+	case m.Method == methodListChanged:
+		s.primer.stale()
+	case m.Method == methodCancelled:
+		s.takeAsked(splice.Get(m.Params, "requestId"))
+	}
+	_ = s.toAgent(m) // an agent that is gone is noticed by its reader
+}
+
+// takeAsked reports whether the upstream awaits an answer to id, and ends that.
+func (s *session) takeAsked(id json.RawMessage) bool {
+	s.inFlightMu.Lock()
+	defer s.inFlightMu.Unlock()
+	key := idKey(id)
+	_, asked := s.asked[key]
+	delete(s.asked, key)
+	return asked
+}
+
+// upstreamDown takes back what the upstream had asked the agent.
+func (s *session) upstreamDown(cause error) {
+	s.primer.stale()
+	s.inFlightMu.Lock()
+	asked := s.asked
+	s.asked = make(map[string]json.RawMessage)
+	s.inFlightMu.Unlock()
+	if s.ctx.Err() == nil && s.link.ctx.Err() == nil {
+		s.logger.Warn("upstream has gone", slog.String("upstream", s.opts.Target), slog.Any("cause", cause))
+	}
+	for _, id := range asked {
+		_ = s.toAgent(NewNotification(methodCancelled, cancelParams(id, "the upstream has gone")))
+	}
+}
+
+// end lets what is under way come to its end: first the answers that a reader may still want, then the
+// dispatches that outlive their callers. What is left after that is lost with the upstream.
+func (s *session) end(ctx context.Context) {
+	s.busy.wait(min(linger, max(s.opts.Drain, 0)), ctx.Done())
+	s.inFlightMu.Lock()
+	for _, c := range s.inFlight {
+		if c.cancel != nil {
+			c.cancel(errors.New("the session has ended"))
+		}
+	}
+	s.inFlightMu.Unlock()
+	if left := s.open.wait(s.opts.Drain, nil); left > 0 {
+		s.logger.Warn("session ends before its calls have", slog.Int("calls", left))
+	}
+	s.closeUpstream()
+}
+
+// closeUpstream ends the upstream and waits for our own goroutines. An agent that does not read what it
+// is sent holds them up; its end is then closed under them.
+func (s *session) closeUpstream() {
+	closed := make(chan struct{})
+	go func() {
+		s.link.close()
+		for s.calls.wait(time.Hour, nil) > 0 {
+		}
+		close(closed)
+	}()
+	if await(stuckAfter, closed) {
+		return
+	}
+	s.cancel()
+	s.agent.Close()
+	if !await(stuckAfter, closed) {
+		s.logger.Error("session ends with a message that the agent does not take")
+	}
+}
+
+const stuckAfter = 10 * time.Second
