@@ -1,0 +1,178 @@
+package jcs_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	oracle "github.com/gowebpki/jcs"
+
+	"github.com/undolog/undolog/internal/jcs"
+)
+
+func TestCanonical_GivesEqualValuesEqualBytes(t *testing.T) {
+	data, err := os.ReadFile("testdata/canonical.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vectors []struct{ Name, In, Out string }
+	if err := json.Unmarshal(data, &vectors); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range vectors {
+		t.Run(v.Name, func(t *testing.T) {
+			got, err := jcs.Canonical([]byte(v.In))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(v.Out, string(got)); diff != "" {
+				t.Errorf("Canonical (-want +got)\n%s", diff)
+			}
+			again, err := jcs.Canonical(got)
+			if err != nil || !bytes.Equal(again, got) {
+				t.Errorf("Canonical of canonical bytes = %s, %v", again, err)
+			}
+		})
+	}
+}
+
+func TestCanonical_RefusesWithPointer(t *testing.T) {
+	for _, tt := range []struct {
+		name, in string
+		want     jcs.Error
+	}{
+		{"a number past the largest double", `{"a":[1,{"b":1e400}]}`, jcs.Error{Pointer: "/a/1/b", Reason: "number out of the range of a double"}},
+		{"its negative", `[-1E400]`, jcs.Error{Pointer: "/0", Reason: "number out of the range of a double"}},
+		{"a fraction with 400 digits before the point", `[` + strings.Repeat("9", 400) + `.5]`, jcs.Error{Pointer: "/0", Reason: "number out of the range of a double"}},
+		{"a member name with slash and tilde", `{"a/b~c":1e999}`, jcs.Error{Pointer: "/a~1b~0c", Reason: "number out of the range of a double"}},
+		{"a duplicate name", `{"o":{"k":1,"k":1}}`, jcs.Error{Pointer: "/o/k", Reason: "duplicate member name"}},
+		{"a duplicate name in escapes", `{"k":1,"\u006b":2}`, jcs.Error{Pointer: "/k", Reason: "duplicate member name"}},
+		{"a lone high surrogate", `["\ud83d"]`, jcs.Error{Pointer: "/0", Reason: "lone surrogate in a string"}},
+		{"a lone low surrogate", `{"a":"x\ude00y"}`, jcs.Error{Pointer: "/a", Reason: "lone surrogate in a string"}},
+		{"surrogates the wrong way round", `["\ude00\ud83d"]`, jcs.Error{Pointer: "/0", Reason: "lone surrogate in a string"}},
+		{"invalid UTF-8", "{\"a\":\"\xff\"}", jcs.Error{Pointer: "/a", Reason: "invalid UTF-8"}},
+		{"a surrogate encoded in UTF-8", "[\"\xed\xa0\x80\"]", jcs.Error{Pointer: "/0", Reason: "invalid UTF-8"}},
+		{"1001 nested arrays", strings.Repeat("[", 1001) + strings.Repeat("]", 1001), jcs.Error{Pointer: strings.Repeat("/0", 1000), Reason: "nested deeper than 1000 levels"}},
+		{"a name of more than 64 KiB", `{"a":{"` + strings.Repeat("n", jcs.MaxName+1) + `":1}}`, jcs.Error{Pointer: "/a", Reason: "member name longer than 65536 bytes"}},
+		{"nothing", ``, jcs.Error{Reason: "unexpected EOF"}},
+		{"a second value", `{} {}`, jcs.Error{Reason: "invalid character '{' after top-level value"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := jcs.Canonical([]byte(tt.in))
+			var got *jcs.Error
+			if !errors.As(err, &got) {
+				t.Fatalf("Canonical error = %v, want a *jcs.Error", err)
+			}
+			if diff := cmp.Diff(&tt.want, got); diff != "" {
+				t.Errorf("Canonical error (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCanonical_AcceptsWhatIsJustWithinLimits(t *testing.T) {
+	for name, in := range map[string]string{
+		"1000 levels":        strings.Repeat("[", 1000) + strings.Repeat("]", 1000),
+		"a name of 64 KiB":   `{"` + strings.Repeat("n", jcs.MaxName) + `":1}`,
+		"a value of 1 MiB":   `"` + strings.Repeat("v", 1<<20) + `"`,
+		"the largest double": `[1.7976931348623157e+308]`,
+		"400 digits":         strings.Repeat("9", 400),
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := jcs.Canonical([]byte(in))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(got) != in {
+				t.Errorf("Canonical changed %d canonical bytes", len(in))
+			}
+		})
+	}
+}
+
+func TestCanonical_SortsByUTF16UnitLikeThePublishedDigest(t *testing.T) {
+	got, err := jcs.Canonical([]byte(`{"\uff20": 1, "\ud83d\ude00": 1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "425159f5c1f0575fbcbf9d05a8f60cde3d040eae5166aa2136657564048651b6"
+	sum := sha256.Sum256(got)
+	if hex.EncodeToString(sum[:]) != want {
+		t.Errorf("SHA-256 of %s = %x, want %s", got, sum, want)
+	}
+}
+
+func TestCanonical_LeavesItsInputAlone(t *testing.T) {
+	src := []byte(`{"b": 1.0, "a": "\u0041"}`)
+	before := bytes.Clone(src)
+	if _, err := jcs.Canonical(src); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, src); diff != "" {
+		t.Errorf("input (-before +after)\n%s", diff)
+	}
+}
+
+// FuzzCanonical compares with another implementation of RFC 8785 wherever both accept a value: that one
+// rounds integers, and is laxer about what is JSON.
+func FuzzCanonical(f *testing.F) {
+	for _, seed := range []string{
+		`{"b":[1,2.50,-0,1e21,5e-324],"a":"\u00e9\u2028\ud83d\ude00"}`, `[]`, `"\u0000"`, `{"":{"":[]}}`,
+		`{"a":1,"\u0061":2}`, `[1e400]`, `["\ud800"]`, `9007199254740993`, ` { "z" : null , "y" : [ true , false ] } `,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, src []byte) {
+		got, err := jcs.Canonical(src)
+		if err != nil {
+			var refused *jcs.Error
+			if !errors.As(err, &refused) {
+				t.Fatalf("Canonical error = %v, want a *jcs.Error", err)
+			}
+			return
+		}
+		again, err := jcs.Canonical(got)
+		if err != nil || !bytes.Equal(again, got) {
+			t.Fatalf("Canonical of canonical %s = %s, %v", got, again, err)
+		}
+		if hasLongInteger(got) {
+			return
+		}
+		want, err := oracle.Transform(src)
+		if err == nil && !bytes.Equal(want, got) {
+			t.Fatalf("Canonical = %s, oracle %s", got, want)
+		}
+	})
+}
+
+// hasLongInteger reports whether there may be an integer that a double cannot hold.
+func hasLongInteger(canonical []byte) bool {
+	run := 0
+	for _, c := range canonical {
+		if run++; c < '0' || c > '9' {
+			run = 0
+		}
+		if run > 15 {
+			return true
+		}
+	}
+	return false
+}
+
+func BenchmarkCanonical1KiB(b *testing.B) {
+	src := []byte(`{"to":"someone@example.com","subject":"an invoice","amount":1250.50,"lines":[` +
+		strings.Repeat(`{"sku":"A-1","count":3,"price":12.5,"note":"caf\u00e9"},`, 15) + `{}],"id":9007199254740993}`)
+	b.SetBytes(int64(len(src)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := jcs.Canonical(src); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
