@@ -124,19 +124,19 @@ func (i *Interceptors) execute(in *interceptors.Invocation, c *toolCall, o *open
 func (i *Interceptors) join(ctx context.Context, o *open, r *effect.Record, deadline time.Time) (bool, error) {
 	wait, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	r, err := i.log.Wait(wait, r.Tenant, r.ID)
+	now, err := i.log.Wait(wait, r.Tenant, r.ID)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return true, inProgress(o.identity, r).block(codeInternal)
 	case err != nil:
 		return true, i.stopUnavailable(ctx, o.call, err)
 	}
-	switch state := r.StateAt(i.opts.Now()); state {
+	switch state := now.StateAt(i.opts.Now()); state {
 	case effect.StateCommitted, effect.StateFailed, effect.StateWaiting:
-		return true, i.replay(o, r, false)
+		return true, i.replay(o, now, false)
 	case effect.StateInDoubt:
 		if o.contract.Tier != effect.TierIdempotent {
-			return true, inDoubt(o.identity, r).block(codeInternal)
+			return true, inDoubt(o.identity, now).block(codeInternal)
 		}
 	}
 	return false, nil

@@ -36,8 +36,6 @@ type Options struct {
 	Delivery bool
 	// JoinWait bounds how long a call waits for an equal one that is under way. Defaults to 45 s.
 	JoinWait time.Duration
-	// SettleFor bounds how long a failed settle is tried again in the background. Defaults to 10 min.
-	SettleFor time.Duration
 	// Logger gets what an operator must know. Defaults to none.
 	Logger *slog.Logger
 	// Now is the clock. Defaults to time.Now.
@@ -51,9 +49,7 @@ type Interceptors struct {
 	open    *openSet
 	catalog *catalog
 
-	background sync.WaitGroup
-	closing    chan struct{}
-	closeOnce  sync.Once
+	background sync.WaitGroup // outcomes being recorded
 }
 
 // New returns the interceptors over log. Close them before the log.
@@ -71,9 +67,6 @@ func New(log *store.Log, opts *Options) *Interceptors {
 	if o.JoinWait == 0 {
 		o.JoinWait = 45 * time.Second
 	}
-	if o.SettleFor == 0 {
-		o.SettleFor = 10 * time.Minute
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -85,15 +78,11 @@ func New(log *store.Log, opts *Options) *Interceptors {
 		opts:    o,
 		open:    newOpenSet(),
 		catalog: newCatalog(log),
-		closing: make(chan struct{}),
 	}
 }
 
-// Close ends the retries of settles that have not succeeded; what they held ends in doubt.
-func (i *Interceptors) Close() {
-	i.closeOnce.Do(func() { close(i.closing) })
-	i.background.Wait()
-}
+// Close waits for the outcomes that are being recorded.
+func (i *Interceptors) Close() { i.background.Wait() }
 
 // Engine says who runs the interceptors.
 type Engine bool

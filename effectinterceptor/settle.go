@@ -125,8 +125,12 @@ func (i *Interceptors) settleBy(ctx context.Context, in *interceptors.Invocation
 // reopen finds the claim of an effect that another process of ours made, by the id that the target
 // echoed.
 func (i *Interceptors) reopen(ctx context.Context, in *interceptors.Invocation, id string) *open {
-	r, err := i.log.Effect(ctx, i.tenantOf(in), id)
-	if err != nil || r.Principal != principalOf(in) || r.State != effect.StateClaimed {
+	shown, err := i.log.Show(ctx, i.tenantOf(in), id)
+	if err != nil {
+		return nil
+	}
+	r := shown.Record
+	if r.Principal != principalOf(in) || r.State != effect.StateClaimed {
 		return nil
 	}
 	call := &effect.Call{Tenant: r.Tenant, Principal: r.Principal, Server: r.Server, Tool: r.Tool}
@@ -141,8 +145,7 @@ func (i *Interceptors) reopen(ctx context.Context, in *interceptors.Invocation, 
 	}
 }
 
-// settle records an outcome of o once; after a lost one, one more. When the log does not take it, it is
-// tried again in the background: the answer is not held back for it, and the lease covers the rest.
+// settle records an outcome of o once; after a lost one, one more.
 func (i *Interceptors) settle(ctx context.Context, o *open, out effect.Outcome) {
 	o.mu.Lock()
 	if o.settled {
@@ -155,42 +158,30 @@ func (i *Interceptors) settle(ctx context.Context, o *open, out effect.Outcome) 
 		i.recordRead(o, out)
 		return
 	}
-	ctx = context.WithoutCancel(ctx)
-	first, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	if err := i.write(first, o, out); err != nil {
-		i.opts.Logger.ErrorContext(ctx, "outcome not recorded yet", slog.String("effect", o.claim.Effect), slog.Any("error", err))
-		i.background.Go(func() { i.settleLater(ctx, o, out) })
-	}
+	i.record(context.WithoutCancel(ctx), o, out)
 }
 
-func (i *Interceptors) settleLater(ctx context.Context, o *open, out effect.Outcome) {
-	ctx, cancel := context.WithTimeout(ctx, i.opts.SettleFor)
-	defer cancel()
-	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 10*time.Second) {
-		select {
-		case <-time.After(pause):
-		case <-i.closing:
-			cancel()
-		case <-ctx.Done():
-		}
-		if ctx.Err() != nil {
-			i.opts.Logger.ErrorContext(ctx, "outcome not recorded: the effect is in doubt when its lease ends", slog.String("effect", o.claim.Effect))
-			return
-		}
-		if err := i.write(ctx, o, out); err == nil {
-			return
-		}
-	}
-}
+// settleGrace is how long an answer is held back for the record of it. A log that takes longer goes on
+// by itself, and the lease covers what it cannot write.
+const settleGrace = 5 * time.Second
 
-func (i *Interceptors) write(ctx context.Context, o *open, out effect.Outcome) error {
-	r, err := i.log.Settle(ctx, *o.claim, o.contract, out)
-	if err != nil {
-		return err
+func (i *Interceptors) record(ctx context.Context, o *open, out effect.Outcome) {
+	recorded := make(chan struct{})
+	i.background.Go(func() {
+		defer close(recorded)
+		r, err := i.log.Settle(ctx, *o.claim, o.contract, out)
+		if err != nil {
+			i.opts.Logger.ErrorContext(ctx, "outcome not recorded yet", slog.String("effect", o.claim.Effect), slog.Any("error", err))
+			return
+		}
+		i.opts.Logger.DebugContext(ctx, "effect settled", slog.String("effect", r.ID), slog.String("state", string(r.State)))
+	})
+	grace := time.NewTimer(settleGrace)
+	defer grace.Stop()
+	select {
+	case <-recorded:
+	case <-grace.C:
 	}
-	i.opts.Logger.DebugContext(ctx, "effect settled", slog.String("effect", r.ID), slog.String("state", string(r.State)))
-	return nil
 }
 
 func (i *Interceptors) recordRead(o *open, out effect.Outcome) {

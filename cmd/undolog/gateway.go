@@ -167,49 +167,32 @@ func attributes(m *gateway.Message, p *gateway.Peer) map[string]json.RawMessage 
 
 func (f *gatewayFlags) serveHTTP(cmd *cobra.Command, gw *gateway.Gateway, logger *slog.Logger) error {
 	opts := &gateway.HTTPOptions{Tenant: tenantFlag(cmd), Principal: f.caller(), Logger: logger}
+	if err := checkListen(f.listen, f.tokens); err != nil {
+		return err
+	}
 	if f.tokens != "" {
 		verify, err := gateway.LoadTokens(f.tokens)
 		if err != nil {
 			return err
 		}
-		opts.Tokens = verify
-	} else if !isLoopback(f.listen) {
-		return usagef("--http %s is reachable from other machines: give --tokens FILE, or listen on 127.0.0.1", f.listen)
-	} else {
-		logger.Warn("no --tokens: every process on this machine can call as " + opts.Principal)
+		opts.Verifier = verify
 	}
-	handler, err := gateway.NewHTTPHandler(gw, opts)
+	handler := gateway.NewHTTPHandler(gw, opts)
+	l, err := handler.Listen(f.listen)
 	if err != nil {
 		return err
 	}
-	return errors.Join(listenAndServe(cmd, f.listen, handler, f.drain), closeWithin(gw, f.drain+5*time.Second))
+	fmt.Fprintf(cmd.ErrOrStderr(), "undolog: listening on http://%s/mcp\n", l.Addr())
+	err = handler.Serve(cmd.Context(), l, f.drain)
+	ctx, cancel := context.WithTimeout(context.Background(), f.drain+10*time.Second)
+	defer cancel()
+	return errors.Join(err, gw.Close(ctx))
 }
 
-func closeWithin(gw *gateway.Gateway, d time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	defer cancel()
-	return gw.Close(ctx)
-}
-
-// listenAndServe serves until the command's context ends, then lets requests under way finish.
-func listenAndServe(cmd *cobra.Command, addr string, handler http.Handler, drain time.Duration) error {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return fmt.Errorf("listen on %s: %w", addr, err)
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "undolog: listening on http://%s\n", l.Addr())
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(l) }()
-	select {
-	case err := <-done:
-		return fmt.Errorf("serve http: %w", err)
-	case <-cmd.Context().Done():
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), drain)
-	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		return server.Close()
+// checkListen keeps an endpoint that asks nobody who they are on this machine.
+func checkListen(addr, tokens string) error {
+	if tokens == "" && !isLoopback(addr) {
+		return usagef("--http %s is reachable from other machines: give --tokens FILE, or listen on 127.0.0.1", addr)
 	}
 	return nil
 }

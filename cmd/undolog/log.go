@@ -186,9 +186,9 @@ func follow(ctx context.Context, log *store.Log, filter *store.Filter, printed [
 			news = append(news, list[i])
 		}
 		for id, state := range shown {
-			r, err := log.Effect(ctx, filter.Tenant, id)
-			if err == nil && r.StateAt(time.Now()) != state {
-				news = append(news, r)
+			shown, err := log.Show(ctx, filter.Tenant, id)
+			if err == nil && shown.Record.StateAt(time.Now()) != state {
+				news = append(news, shown.Record)
 			}
 		}
 		remember(news)

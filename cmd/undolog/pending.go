@@ -25,7 +25,7 @@ func pendingCommand() *cobra.Command {
 				return err
 			}
 			defer log.Close()
-			list, err := log.Pending(cmd.Context(), tenantFlag(cmd))
+			list, err := log.Pending(cmd.Context(), tenantFlag(cmd), 1000)
 			if err != nil {
 				return err
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -44,7 +45,7 @@ func policySchemaCommand() *cobra.Command {
 		Example: "  undolog policy schema > policy.schema.json",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := cmd.OutOrStdout().Write(effect.PolicySchema())
+			_, err := io.WriteString(cmd.OutOrStdout(), effect.PolicySchema())
 			return err
 		},
 	}

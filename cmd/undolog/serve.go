@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
@@ -56,8 +57,11 @@ func runServe(cmd *cobra.Command, f *serveFlags) (err error) {
 		return usagef("say --stdio or --http ADDR")
 	case f.tokens != "" && f.stdio:
 		return usagef("--tokens is for --http")
-	case f.listen != "" && f.tokens == "" && !isLoopback(f.listen):
-		return usagef("--http %s is reachable from other machines: give --tokens FILE, or listen on 127.0.0.1", f.listen)
+	}
+	if f.listen != "" {
+		if err := checkListen(f.listen, f.tokens); err != nil {
+			return err
+		}
 	}
 	logger, err := newLogger(cmd)
 	if err != nil {
@@ -112,7 +116,25 @@ func (f *serveFlags) serveHTTP(cmd *cobra.Command, host *interceptors.Server) er
 		}
 		handler = auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(handler)
 	}
-	return listenAndServe(cmd, f.listen, http.Handler(handler), 10*time.Second)
+	return listenAndServe(cmd, f.listen, handler)
+}
+
+// listenAndServe serves until the command's context ends. Requests under way are the handler's to end.
+func listenAndServe(cmd *cobra.Command, addr string, handler http.Handler) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", addr, err)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "undolog: listening on http://%s\n", l.Addr())
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("serve http: %w", err)
+	case <-cmd.Context().Done():
+		return l.Close()
+	}
 }
 
 func implementation() *mcp.Implementation {

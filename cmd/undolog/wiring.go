@@ -37,7 +37,7 @@ func observe(ei *effectinterceptor.Interceptors) chain.Observer {
 		Delivered: func(_ context.Context, x *chain.Exchange, delivered bool) {
 			ei.Delivered(x.ID, delivered)
 		},
-		Explain: func(x *chain.Exchange, a chain.Answer) *interceptors.BlockError {
+		Explain: func(_ context.Context, x *chain.Exchange, a chain.Answer) *interceptors.BlockError {
 			return ei.Explain(x.ID, endOf(a).Kind)
 		},
 		Outcome: func(ctx context.Context, x *chain.Exchange, o chain.Outcome) {
