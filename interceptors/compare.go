@@ -5,6 +5,10 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+	"sync"
+
+	json2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // maxCompareDepth bounds the work of equalJSON: values that differ only in spelling further down than
@@ -13,7 +17,90 @@ const maxCompareDepth = 64
 
 // equalJSON reports whether two JSON values mean the same: members in any order, numbers by their exact
 // value whatever their spelling (1, 1.0 and 10e-1 are equal; 9007199254740993 and …992 are not).
-func equalJSON(a, b json.RawMessage) bool { return equalAt(a, b, 0) }
+func equalJSON(a, b json.RawMessage) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	switch compareInOrder(a, b) {
+	case same:
+		return true
+	case different:
+		return false
+	}
+	return equalAt(a, b, 0)
+}
+
+// comparison is what reading two values side by side can tell.
+type comparison int
+
+const (
+	different comparison = iota
+	same
+	unordered // members come in another order: only equalAt can tell
+)
+
+// compareInOrder reads two values token by token, which settles without an allocation a token the usual
+// cases: nothing but white space changed, or a member was added, removed or changed in its place.
+func compareInOrder(a, b json.RawMessage) comparison {
+	c := comparers.Get().(*comparer)
+	defer comparers.Put(c)
+	defer c.reset(nil, nil) // keeps no payload
+	c.reset(a, b)
+	return c.compare()
+}
+
+// comparer is a pair of decoders, kept because their stacks are worth more than a comparison.
+type comparer struct {
+	x, y jsontext.Decoder
+	a, b bytes.Buffer
+}
+
+var comparers = sync.Pool{New: func() any { return new(comparer) }}
+
+func (c *comparer) reset(a, b json.RawMessage) {
+	c.a, c.b = *bytes.NewBuffer(a), *bytes.NewBuffer(b)
+	c.x.Reset(&c.a, compareOptions)
+	c.y.Reset(&c.b, compareOptions)
+}
+
+// compareOptions are lenient: what is malformed was refused before, or counts as different.
+var compareOptions = json2.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+
+func (c *comparer) compare() comparison {
+	x, y := &c.x, &c.y
+	for {
+		kind := x.PeekKind()
+		if kind != y.PeekKind() {
+			return different
+		}
+		switch kind {
+		case '{', '[', '}', ']':
+			if _, err := x.ReadToken(); err != nil {
+				return different
+			}
+			if _, err := y.ReadToken(); err != nil {
+				return different
+			}
+		default:
+			parent, length := x.StackIndex(x.StackDepth())
+			isName := parent == '{' && length%2 == 0
+			v, xerr := x.ReadValue()
+			w, yerr := y.ReadValue()
+			switch {
+			case xerr != nil || yerr != nil:
+				return different
+			case equalScalars(json.RawMessage(v), json.RawMessage(w)):
+			case isName:
+				return unordered
+			default:
+				return different
+			}
+		}
+		if x.StackDepth() == 0 {
+			return same
+		}
+	}
+}
 
 func equalAt(a, b json.RawMessage, depth int) bool {
 	a, b = bytes.TrimSpace(a), bytes.TrimSpace(b)
@@ -28,6 +115,15 @@ func equalAt(a, b json.RawMessage, depth int) bool {
 		return equalObjects(a, b, depth)
 	case a[0] == '[' && b[0] == '[':
 		return equalArrays(a, b, depth)
+	}
+	return equalScalars(a, b)
+}
+
+// equalScalars compares texts, numbers and literals.
+func equalScalars(a, b json.RawMessage) bool {
+	switch {
+	case bytes.Equal(a, b):
+		return true
 	case a[0] == '"' && b[0] == '"':
 		as, aok := unquote(a)
 		bs, bok := unquote(b)
