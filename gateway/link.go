@@ -10,6 +10,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/undolog/undolog/internal/faults"
 )
 
 // link is a session's upstream over all its lives: the connection, the requests that are under way on
@@ -329,6 +331,9 @@ func (l *link) requestOn(ctx context.Context, conn Conn, m *Message, done func(e
 	l.mu.Unlock()
 
 	written, err = conn.Write(ctx, m)
+	if m.Method == methodToolsCall {
+		faults.Point("after-dispatch")
+	}
 
 	l.mu.Lock()
 	p.sending = false

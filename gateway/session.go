@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/undolog/undolog/chain"
@@ -26,6 +27,7 @@ type session struct {
 	agent  Conn
 	replay replay
 	calls  tracker // goroutines of governed requests
+	gone   atomic.Bool
 
 	ctx    context.Context // ends when the session is over
 	cancel context.CancelFunc
@@ -81,6 +83,7 @@ func (s *session) run(ctx context.Context) error {
 
 // readAgent takes what the agent says until it has gone or ctx ends.
 func (s *session) readAgent(ctx context.Context) error {
+	defer s.gone.Store(true)
 	for {
 		m, err := s.agent.Read(ctx)
 		var refused *RefusedError
@@ -279,7 +282,9 @@ func (s *session) governed(ctx context.Context, c *call) {
 		reply.Delivered(false)
 		return
 	}
-	reply.Delivered(s.toAgent(response) == nil)
+	// An agent that has closed its end waits for us to end and for nothing else: what is written to it then
+	// is no evidence that it has the answer.
+	reply.Delivered(s.toAgent(response) == nil && !s.gone.Load())
 }
 
 func withParams(m *Message, params json.RawMessage) *Message {
