@@ -186,8 +186,8 @@ func (r *run) checkEcho(ctx context.Context, e *entry, res *interceptors.Result)
 	} else if res.Interceptor != e.descriptor.Name || res.Type != e.descriptor.Type || res.Phase != r.params.Phase {
 		return fmt.Errorf("malformed result: it is of %s %q in phase %s", res.Type, res.Interceptor, res.Phase)
 	}
-	if e.descriptor.Type == interceptors.TypeMutation && len(res.Payload) == 0 {
-		return errors.New("malformed result: a mutation without a payload")
+	if res.Modified && len(res.Payload) == 0 {
+		return errors.New("malformed result: modified, and no payload")
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func (r *run) mutate(ctx context.Context) bool {
 // applied.
 func (r *run) changeOf(e *entry, res *interceptors.Result) (json.RawMessage, error) {
 	if !res.Modified {
-		if !sameJSON(res.Payload, r.current) {
+		if len(res.Payload) > 0 && !sameJSON(res.Payload, r.current) {
 			return nil, fmt.Errorf("malformed result: not modified, yet another payload")
 		}
 		return nil, nil
