@@ -1,7 +1,6 @@
 package mcptest
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -65,26 +64,4 @@ func moduleRoot() (string, error) {
 		return "", fmt.Errorf("find module: %w", err)
 	}
 	return filepath.Dir(strings.TrimSpace(string(out))), nil
-}
-
-// StartHTTP runs a server that prints its URL as the first line on standard output, as payments does
-// with --http, and returns that URL. The server is killed when the test ends.
-func StartHTTP(t testing.TB, cmd *exec.Cmd) string {
-	t.Helper()
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatalf("pipe standard output: %v", err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("start %s: %v", cmd.Path, err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // an error says that it has ended
-		_ = cmd.Wait()
-	})
-	url, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		t.Fatalf("read URL of %s: %v", cmd.Path, err)
-	}
-	return strings.TrimSpace(url)
 }
