@@ -70,7 +70,7 @@ func (h *HTTPHandler) serveRequests(w http.ResponseWriter, r *http.Request, a *h
 	stop := context.AfterFunc(r.Context(), stream.close)
 	defer stop()
 	defer context.AfterFunc(a.ended, func() {
-		a.endRequests(messages, "the session has ended; what became of the request is not known here")
+		a.endRequests(messages, "the session has ended; what became of the request is not known here, the gateway's log says why it ended")
 		stream.close()
 	})()
 	stream.keepAliveUntil(r.Context(), h.opts.KeepAlive)

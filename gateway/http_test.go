@@ -1,0 +1,728 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
+
+	"github.com/undolog/undolog/chain"
+	"github.com/undolog/undolog/gateway"
+	"github.com/undolog/undolog/internal/mcptest"
+)
+
+func TestFront_GoSDKAgents(t *testing.T) {
+	for _, version := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
+		t.Run(version, func(t *testing.T) {
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+			server := mcp.NewServer(&mcp.Implementation{Name: "sdk", Version: "1"}, nil)
+			addSDKTools(server)
+			f := newFront(t, nil, sdkUpstream(server))
+			progressed, listed := make(chan struct{}, 1), make(chan struct{}, 1)
+			client := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, &mcp.ClientOptions{
+				ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { progressed <- struct{}{} },
+				ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { listed <- struct{}{} },
+				CreateMessageHandler: func(context.Context, *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
+					return &mcp.CreateMessageResult{Model: "m", Role: "assistant", Content: &mcp.TextContent{Text: "sampled"}}, nil
+				},
+			})
+			transport := &mcp.StreamableClientTransport{Endpoint: f.url}
+			session, err := client.Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
+			if err != nil {
+				t.Fatalf("connect: %v", err)
+			}
+			defer f.close()
+			defer session.Close()
+			if got := session.InitializeResult().ProtocolVersion; got != version {
+				t.Errorf("negotiated %s, want %s", got, version)
+			}
+			params := &mcp.CallToolParams{Name: "progress", Meta: mcp.Meta{"progressToken": "p"}}
+			res, err := session.CallTool(t.Context(), params)
+			if err != nil || res.Content[0].(*mcp.TextContent).Text != "done" {
+				t.Fatalf("call: %v, %v", res, err)
+			}
+			await(t, progressed, "progress")
+			if version != "2026-07-28" { // its sampling is part of the answer, and tested where that is
+				res, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "sample"})
+				if err != nil || res.IsError || res.Content[0].(*mcp.TextContent).Text != "sampled" {
+					t.Fatalf("sample: %v, %v", res, err)
+				}
+			}
+			mcp.AddTool(server, &mcp.Tool{Name: "late"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+				return nil, nil, nil
+			})
+			await(t, listed, "the change of the tool list")
+		})
+	}
+}
+
+func TestFront_BytesPassUnchanged(t *testing.T) {
+	const result = `{"content":[],"structuredContent":{"big":9007199254740993,"spelled":1.50e+2},"unknown":{"b":1,"a":[ ]}}`
+	f := newFront(t, nil, scripted(func(m *gateway.Message, send func(string)) {
+		if m.Method == "tools/call" {
+			send(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":` + result + `}`)
+		}
+	}))
+	for _, version := range []string{"2025-11-25", "2026-07-28"} {
+		t.Run(version, func(t *testing.T) {
+			got := f.call(t, f.agent(t, version), "12345678901234567890", "x")
+			if string(got.Result) != result {
+				t.Errorf("result is %s", got.Result)
+			}
+		})
+	}
+}
+
+func TestFront_TwentyMegabytesPassBothWays(t *testing.T) {
+	big := strings.Repeat("x", 20<<20)
+	f := newFront(t, nil, scripted(func(m *gateway.Message, send func(string)) {
+		if m.Method == "tools/call" {
+			send(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"got":` + fmt.Sprint(len(m.Params)) + `,"text":"` + big + `"}}`)
+		}
+	}))
+	client := f.agent(t, "2026-07-28")
+	m, err := client.Do(t.Context(), "1", mcptest.ToolCall("1", "x", `{"text":"`+big+`"}`, mcptest.MetaMembers))
+	if err != nil || len(m.Result) < len(big) || !strings.HasPrefix(string(m.Result), `{"got":2097`) {
+		t.Errorf("got %d bytes, %v, %.40s", len(m.Result), err, m.Result)
+	}
+}
+
+func TestFront_RefusesMalformedPOSTs(t *testing.T) {
+	f := newFront(t, &gateway.HTTPOptions{MaxBody: 10_000}, scripted(nil))
+	legacy := f.agent(t, "2025-11-25")
+	ping := `{"jsonrpc":"2.0","id":5,"method":"ping"}`
+	call := mcptest.ToolCall("5", "x", "{}", mcptest.MetaMembers)
+	stateless := map[string]string{"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "x"}
+	session := map[string]string{"Mcp-Session-Id": legacy.Session}
+	tests := []struct {
+		name   string
+		method string
+		header map[string]string // on top of the base; "-" removes
+		base   map[string]string
+		body   string
+		status int
+		code   int64 // zero: no JSON-RPC error
+		id     string
+	}{
+		{name: "wrong content type", base: session, header: map[string]string{"Content-Type": "text/plain"}, body: ping, status: 415},
+		{name: "accepts neither form", base: session, header: map[string]string{"Accept": "text/html"}, body: ping, status: 406},
+		{name: "stateless accepts one form only", base: stateless, header: map[string]string{"Accept": "application/json"}, body: call, status: 406},
+		{name: "no session", body: ping, status: 400},
+		{name: "unknown session", header: map[string]string{"Mcp-Session-Id": "x"}, body: ping, status: 404},
+		{name: "unknown path", method: "POST /other", base: session, body: ping, status: 404},
+		{name: "not JSON", base: session, body: `{"jsonrpc":`, status: 400, code: -32700, id: "null"},
+		{name: "duplicate member", base: session, body: `{"jsonrpc":"2.0","id":5,"method":"ping","method":"x"}`, status: 400, code: -32600, id: "5"},
+		{name: "too deep", base: session, body: `{"jsonrpc":"2.0","id":5,"method":"ping","params":{"a":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}}`, status: 400, code: -32600, id: "5"},
+		{name: "above the limit, id in front", base: session, body: `{"jsonrpc":"2.0","id":5,"method":"ping","params":{"a":"` + strings.Repeat("x", 20_000) + `"}}`, status: 413, code: -32600, id: "5"},
+		{name: "above the limit, id behind", base: session, body: `{"jsonrpc":"2.0","params":{"a":"` + strings.Repeat("x", 20_000) + `"},"method":"ping","id":6}`, status: 413, code: -32600, id: "6"},
+		{name: "_meta is stateless, headers are not", base: session, body: call, status: 400, code: -32020, id: "5"},
+		{name: "stateless without Mcp-Method", base: stateless, header: map[string]string{"Mcp-Method": "-"}, body: call, status: 400, code: -32020, id: "5"},
+		{name: "stateless with another Mcp-Method", base: stateless, header: map[string]string{"Mcp-Method": "ping"}, body: call, status: 400, code: -32020, id: "5"},
+		{name: "stateless without Mcp-Name", base: stateless, header: map[string]string{"Mcp-Name": "-"}, body: call, status: 400, code: -32020, id: "5"},
+		{name: "stateless with another Mcp-Name", base: stateless, header: map[string]string{"Mcp-Name": "y"}, body: call, status: 400, code: -32020, id: "5"},
+		{name: "stateless with another version", base: stateless, header: map[string]string{"Mcp-Protocol-Version": "2027-01-01"}, body: call, status: 400, code: -32020, id: "5"},
+		{name: "stateless without _meta", base: stateless, body: mcptest.ToolCall("5", "x", "{}", ""), status: 400, code: -32602, id: "5"},
+		{name: "stateless without capabilities", base: stateless, body: mcptest.ToolCall("5", "x", "{}", `"io.modelcontextprotocol/protocolVersion":"2026-07-28"`), status: 400, code: -32602, id: "5"},
+		{name: "stateless batch", base: stateless, body: "[" + call + "," + call + "]", status: 400, code: -32600, id: "null"},
+		{name: "stateless response", base: stateless, body: `{"jsonrpc":"2.0","id":1,"result":{}}`, status: 400, code: -32600, id: "null"},
+		{name: "stateless initialize", base: stateless, header: map[string]string{"Mcp-Method": "initialize"}, body: mcptest.Request("5", "initialize", `{"_meta":{`+mcptest.MetaMembers+`}}`), status: 404, code: -32601, id: "5"},
+		{name: "stateless GET", method: "GET /", base: stateless, status: 405},
+		{name: "stateless DELETE", method: "DELETE /", base: stateless, status: 405},
+		{name: "PUT", method: "PUT /", base: session, status: 405},
+		{name: "GET without a session", method: "GET /", status: 400},
+		{name: "GET of JSON", method: "GET /", base: session, header: map[string]string{"Accept": "application/json"}, status: 406},
+		{name: "foreign host", base: session, header: map[string]string{"Host": "evil.example"}, body: ping, status: 403},
+		{name: "foreign origin", base: session, header: map[string]string{"Origin": "https://evil.example"}, body: ping, status: 403},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			resp := f.do(t, tt.method, tt.body, tt.base, tt.header)
+			body, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp.StatusCode != tt.status {
+				t.Errorf("status is %d, want %d: %s", resp.StatusCode, tt.status, body)
+			}
+			if tt.code == 0 {
+				return
+			}
+			m, err := mcptest.ParseMessage(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := m.Err()
+			if err != nil || e.Code != tt.code || string(m.ID) != tt.id {
+				t.Errorf("answer is %s, want code %d under id %s", body, tt.code, tt.id)
+			}
+		})
+	}
+}
+
+func TestFront_StatelessErrorsHaveTheirStatus(t *testing.T) {
+	f := newFront(t, nil, scripted(func(m *gateway.Message, send func(string)) {
+		if m.Method == "tools/call" {
+			code := strings.TrimSuffix(strings.TrimPrefix(string(m.Params), `{"name":"`), `"`)
+			code, _, _ = strings.Cut(code, `"`)
+			send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%s,"message":"m"}}`, m.ID, code))
+		}
+	}))
+	client := f.agent(t, "2026-07-28")
+	for code, want := range map[string]int{"-32601": 404, "-32602": 400, "-32022": 400, "-32021": 400, "-5": 200} {
+		stream, err := client.Post(t.Context(), mcptest.ToolCall("1", code, "{}", mcptest.MetaMembers))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stream.Status != want {
+			t.Errorf("error %s has status %d, want %d", code, stream.Status, want)
+		}
+		stream.Close()
+	}
+}
+
+func TestFront_SessionsBelongToTheirPrincipal(t *testing.T) {
+	verifier := tokens(t, `- {token: token-of-alice-1, tenant: t1, principal: alice}
+- {token: token-of-bobby-1, principal: bob}
+- {token: token-of-alice-2, tenant: t2, principal: alice}`)
+	seen := make(chan gateway.AgentInfo, 1)
+	up := scripted(nil)
+	f := newFront(t, &gateway.HTTPOptions{Verifier: verifier, Tenant: "default"}, func(ctx context.Context, a *gateway.AgentInfo) (gateway.Conn, error) {
+		seen <- *a
+		return up(ctx, a)
+	})
+	client := &mcptest.HTTP{URL: f.url, Header: http.Header{"Authorization": {"Bearer token-of-alice-1"}}}
+	client.Initialize(t, "2025-11-25")
+	got := <-seen
+	if diff := cmp.Diff([]string{"t1", "alice", client.Session}, []string{got.Tenant, got.Principal, got.Session}); diff != "" {
+		t.Errorf("agent (-want +got)\n%s", diff)
+	}
+	for token, want := range map[string]int{"": 401, "guessed-token-xx": 401, "token-of-bobby-1": 403, "token-of-alice-2": 403, "token-of-alice-1": 202} {
+		header := map[string]string{"Mcp-Session-Id": client.Session, "Authorization": "Bearer " + token}
+		resp := f.do(t, "", `{"jsonrpc":"2.0","method":"notifications/x"}`, header, nil)
+		if resp.StatusCode != want {
+			t.Errorf("token %q gets %d, want %d", token, resp.StatusCode, want)
+		}
+	}
+}
+
+func TestFront_IDInFlightIsRefused(t *testing.T) {
+	release := make(chan struct{})
+	f := newFront(t, nil, scripted(func(m *gateway.Message, send func(string)) {
+		if m.Method == "tools/call" {
+			<-release
+			send(`{"jsonrpc":"2.0","id":1,"result":{"n":1}}`)
+		}
+	}))
+	client := f.agent(t, "2025-11-25")
+	first, err := client.Post(t.Context(), mcptest.ToolCall("1", "x", "{}", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	again := f.call(t, client, "1", "x")
+	if e, err := again.Err(); err != nil || e.Code != -32600 {
+		t.Errorf("second request of id 1 got %s", again.Raw)
+	}
+	close(release)
+	if m, err := first.Response("1"); err != nil || string(m.Result) != `{"n":1}` {
+		t.Errorf("first request got %s, %v", m.Raw, err)
+	}
+}
+
+func TestFront_UpstreamRequests(t *testing.T) {
+	const ask = `{"jsonrpc":"2.0","id":"q","method":"roots/list"}`
+	answers := make(chan string, 1)
+	up := scripted(func(m *gateway.Message, send func(string)) {
+		switch {
+		case m.Method == "notifications/ask":
+			send(ask)
+		case m.Method == "tools/call":
+			send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID))
+		case m.IsResponse():
+			answers <- string(m.Raw)
+		}
+	})
+
+	t.Run("go to the GET stream when no call is under way", func(t *testing.T) {
+		f := newFront(t, nil, up)
+		client := f.agent(t, "2025-11-25")
+		stream, err := client.Listen(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stream.Close()
+		f.notify(t, client, "notifications/ask")
+		m, err := stream.Next()
+		if err != nil || string(m.Raw) != ask {
+			t.Fatalf("GET stream brought %s, %v", m.Raw, err)
+		}
+		f.post(t, client, `{"jsonrpc":"2.0","id":"q","result":{"roots":[]}}`)
+		if got := <-answers; got != `{"jsonrpc":"2.0","id":"q","result":{"roots":[]}}` {
+			t.Errorf("upstream got %s", got)
+		}
+	})
+	t.Run("wait for a GET stream that is about to open", func(t *testing.T) {
+		f := newFront(t, nil, up)
+		client := f.agent(t, "2025-11-25")
+		f.notify(t, client, "notifications/ask")
+		f.call(t, client, "1", "x") // the upstream has asked before it answers this
+		stream, err := client.Listen(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stream.Close()
+		if m, err := stream.Next(); err != nil || string(m.Raw) != ask {
+			t.Errorf("GET stream brought %s, %v", m.Raw, err)
+		}
+	})
+	t.Run("are refused when no stream comes", func(t *testing.T) {
+		f := newFront(t, &gateway.HTTPOptions{StreamWait: time.Millisecond}, up)
+		f.notify(t, f.agent(t, "2025-11-25"), "notifications/ask")
+		if got := <-answers; !strings.Contains(got, `"error"`) || !strings.Contains(got, `"id":"q"`) {
+			t.Errorf("upstream got %s, want an error", got)
+		}
+	})
+}
+
+func TestFront_MessagesGoToTheCallTheyBelongTo(t *testing.T) {
+	first := make(chan struct{})
+	f := newFront(t, nil, scripted(func(m *gateway.Message, send func(string)) {
+		if m.Method != "tools/call" {
+			return
+		}
+		if string(m.ID) == "1" {
+			<-first
+			return
+		}
+		send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"b","progress":1}}`)
+		send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"a","progress":1}}`)
+		send(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+		send(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+	}))
+	client := f.agent(t, "2025-11-25")
+	post := func(id, token string) *mcptest.Stream {
+		stream, err := client.Post(t.Context(), mcptest.ToolCall(id, "x", "{}", `"progressToken":"`+token+`"`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(stream.Close)
+		return stream
+	}
+	one, two := post("1", "a"), post("2", "b")
+	close(first)
+	for id, stream := range map[string]*mcptest.Stream{"1": one, "2": two} {
+		token := map[string]string{"1": `"a"`, "2": `"b"`}[id]
+		if m, err := stream.Next(); err != nil || m.Method != "notifications/progress" || !strings.Contains(string(m.Params), token) {
+			t.Errorf("stream %s brought %s, %v", id, m.Raw, err)
+		}
+		if m, err := stream.Next(); err != nil || !m.IsResponse(id) {
+			t.Errorf("stream %s brought %s, %v", id, m.Raw, err)
+		}
+		if _, err := stream.Next(); !errors.Is(err, io.EOF) {
+			t.Errorf("stream %s goes on behind its answer: %v", id, err)
+		}
+	}
+}
+
+func TestFront_ClosedResponseIsNoCancellationInASession(t *testing.T) {
+	called, release := make(chan struct{}), make(chan struct{})
+	f := newFront(t, nil, scripted(func(m *gateway.Message, send func(string)) {
+		switch m.Method {
+		case "tools/call":
+			close(called)
+			<-release
+			send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID))
+		case "notifications/cancelled":
+			panic("the call was cancelled")
+		}
+	}))
+	client := f.agent(t, "2025-11-25")
+	stream, err := client.Post(t.Context(), mcptest.ToolCall("1", "x", "{}", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, called, "the call")
+	stream.Close()
+	f.waitGone(t)
+	close(release)
+	if delivered := <-f.delivered; delivered {
+		t.Error("the answer counts as delivered, to nobody")
+	}
+}
+
+func TestFront_AnswerToALiveAgentCountsAsDelivered(t *testing.T) {
+	f := newFront(t, nil, scripted(func(m *gateway.Message, send func(string)) {
+		if m.Method == "tools/call" {
+			send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID))
+		}
+	}))
+	for _, version := range []string{"2025-11-25", "2026-07-28"} {
+		f.call(t, f.agent(t, version), "1", "x")
+		if delivered := <-f.delivered; !delivered {
+			t.Errorf("%s: the answer does not count as delivered", version)
+		}
+	}
+}
+
+func TestFront_CancelledRequestEndsWithoutAnAnswer(t *testing.T) {
+	called := make(chan struct{})
+	cancelled := make(chan struct{})
+	f := newFront(t, nil, scripted(func(m *gateway.Message, _ func(string)) {
+		switch m.Method {
+		case "tools/call":
+			close(called)
+		case "notifications/cancelled":
+			close(cancelled)
+		}
+	}))
+	client := f.agent(t, "2025-11-25")
+	stream, err := client.Post(t.Context(), mcptest.ToolCall("1", "x", "{}", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	await(t, called, "the call")
+	f.post(t, client, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	if m, err := stream.Next(); !errors.Is(err, io.EOF) {
+		t.Errorf("stream brought %s, %v; want its end", m.Raw, err)
+	}
+	await(t, cancelled, "the upstream to be told")
+}
+
+func TestFront_ClosedResponseCancelsAStatelessRequest(t *testing.T) {
+	called, cancelled := make(chan struct{}), make(chan struct{})
+	f := newFront(t, nil, scripted(func(m *gateway.Message, _ func(string)) {
+		switch m.Method {
+		case "tools/call":
+			close(called)
+		case "notifications/cancelled":
+			close(cancelled)
+		}
+	}))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		client := f.agent(t, "2026-07-28")
+		if _, err := client.Do(ctx, "1", mcptest.ToolCall("1", "x", "{}", mcptest.MetaMembers)); err == nil {
+			t.Error("a cancelled request was answered")
+		}
+	}()
+	await(t, called, "the call")
+	cancel()
+	await(t, cancelled, "the cancellation")
+	<-done
+}
+
+func TestFront_SessionsEnd(t *testing.T) {
+	t.Run("by DELETE", func(t *testing.T) {
+		f := newFront(t, nil, scripted(nil))
+		client := f.agent(t, "2025-11-25")
+		if status, err := client.Delete(t.Context()); status != http.StatusNoContent || err != nil {
+			t.Errorf("DELETE: %d, %v", status, err)
+		}
+		f.expectGone(t, client)
+	})
+	t.Run("when idle, and not while a stream is open", func(t *testing.T) {
+		closed := make(chan struct{})
+		f := newFront(t, &gateway.HTTPOptions{IdleTimeout: 20 * time.Millisecond}, onClose(scripted(nil), closed))
+		client := f.agent(t, "2025-11-25")
+		stream, err := client.Listen(t.Context())
+		if err != nil {
+			t.Skip("the session was idle before its stream opened") // a machine this slow proves nothing
+		}
+		if stream.Status != http.StatusOK {
+			t.Skip("the session was idle before its stream opened")
+		}
+		select {
+		case <-closed:
+			t.Error("session ended with a stream open")
+		case <-time.After(100 * time.Millisecond):
+		}
+		stream.Close()
+		await(t, closed, "the idle session's upstream to be closed")
+		f.expectGone(t, client)
+	})
+	t.Run("when initialize is refused", func(t *testing.T) {
+		closed := make(chan struct{})
+		f := newFront(t, nil, onClose(scriptedAll(func(m *gateway.Message, send func(string)) {
+			send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no"}}`, m.ID))
+		}), closed))
+		resp := f.do(t, "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`, nil, nil)
+		if id := resp.Header.Get("Mcp-Session-Id"); id != "" {
+			t.Errorf("a refused initialize gave session %s", id)
+		}
+		await(t, closed, "the upstream to be closed")
+	})
+	t.Run("and more than allowed do not begin", func(t *testing.T) {
+		f := newFront(t, &gateway.HTTPOptions{MaxSessions: 1}, scripted(nil))
+		f.agent(t, "2025-11-25")
+		resp := f.do(t, "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`, nil, nil)
+		if resp.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("second session got %d", resp.StatusCode)
+		}
+	})
+}
+
+func TestFront_JSONAloneIsAnsweredByJSON(t *testing.T) {
+	f := newFront(t, nil, scripted(func(m *gateway.Message, send func(string)) {
+		if m.Method == "tools/call" {
+			send(`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`)
+			send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID))
+		}
+	}))
+	client := f.agent(t, "2025-11-25")
+	header := map[string]string{"Mcp-Session-Id": client.Session, "Accept": "application/json"}
+	resp := f.do(t, "", mcptest.ToolCall("1", "x", "{}", ""), header, nil)
+	body, _ := io.ReadAll(resp.Body)
+	if got := resp.Header.Get("Content-Type"); got != "application/json" || string(body) != `{"jsonrpc":"2.0","id":1,"result":{}}` {
+		t.Errorf("got %s: %s", got, body)
+	}
+}
+
+func TestFront_BatchesAreTakenApart(t *testing.T) {
+	f := newFront(t, nil, scripted(func(m *gateway.Message, send func(string)) {
+		if m.Method == "tools/call" {
+			send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID))
+		}
+	}))
+	client := f.agent(t, "2025-03-26")
+	stream, err := client.Post(t.Context(), "["+mcptest.ToolCall("1", "x", "{}", "")+",\n"+mcptest.ToolCall("2", "x", "{}", "")+"]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	got := map[string]bool{}
+	for {
+		m, err := stream.Next()
+		if err != nil {
+			break
+		}
+		got[string(m.ID)] = true
+	}
+	if diff := cmp.Diff(map[string]bool{"1": true, "2": true}, got); diff != "" {
+		t.Errorf("answers (-want +got)\n%s", diff)
+	}
+}
+
+func TestFront_KeepAliveKeepsALongCallsStream(t *testing.T) {
+	release := make(chan struct{})
+	f := newFront(t, &gateway.HTTPOptions{KeepAlive: time.Millisecond}, scripted(func(m *gateway.Message, send func(string)) {
+		if m.Method == "tools/call" {
+			<-release
+			send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"m"}}`, m.ID))
+		}
+	}))
+	stream, err := f.agent(t, "2026-07-28").Post(t.Context(), mcptest.ToolCall("1", "x", "{}", mcptest.MetaMembers))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	close(release) // Post has returned, so the stream is open: by a comment, for no message has come
+	if m, err := stream.Response("1"); err != nil || m.Error == nil {
+		t.Errorf("answer is %s, %v", m.Raw, err)
+	}
+}
+
+// front is a gateway behind an HTTP server.
+type front struct {
+	url       string
+	handler   *gateway.HTTPHandler
+	delivered chan bool
+	close     func()
+	gone      chan struct{} // one for each POST of a tools/call that was hung up on
+}
+
+type dialFunc = func(context.Context, *gateway.AgentInfo) (gateway.Conn, error)
+
+func newFront(t *testing.T, o *gateway.HTTPOptions, dial dialFunc) *front {
+	t.Helper()
+	f := &front{delivered: make(chan bool, 100), gone: make(chan struct{}, 100)}
+	c, err := chain.New(&chain.Options{Observer: chain.Observer{
+		Delivered: func(_ context.Context, _ *chain.Exchange, delivered bool) { f.delivered <- delivered },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gw := gateway.New(&gateway.Options{Chain: c, Dial: dial, Drain: time.Second})
+	f.handler = gateway.NewHTTPHandler(gw, o)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer context.AfterFunc(r.Context(), func() { f.gone <- struct{}{} })()
+		f.handler.ServeHTTP(w, r)
+	}))
+	f.url = server.URL
+	f.close = sync.OnceFunc(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := errors.Join(f.handler.Close(ctx), gw.Close(ctx)); err != nil {
+			t.Error(err)
+		}
+		server.Close()
+	})
+	t.Cleanup(f.close)
+	return f
+}
+
+// waitGone waits until the server has noticed that an agent has hung up.
+func (f *front) waitGone(t *testing.T) { t.Helper(); await(t, f.gone, "the server to notice") }
+
+// agent returns a client, with a session where the version has them.
+func (f *front) agent(t *testing.T, version string) *mcptest.HTTP {
+	t.Helper()
+	client := &mcptest.HTTP{URL: f.url, Version: version}
+	if version < "2026-07-28" {
+		client.Initialize(t, version)
+	}
+	return client
+}
+
+func (f *front) call(t *testing.T, client *mcptest.HTTP, id, tool string) mcptest.Message {
+	t.Helper()
+	meta := ""
+	if client.Version >= "2026-07-28" {
+		meta = mcptest.MetaMembers
+	}
+	m, err := client.Do(t.Context(), id, mcptest.ToolCall(id, tool, "{}", meta))
+	if err != nil {
+		t.Fatalf("call %s: %v", id, err)
+	}
+	return m
+}
+
+func (f *front) notify(t *testing.T, client *mcptest.HTTP, method string) {
+	t.Helper()
+	f.post(t, client, `{"jsonrpc":"2.0","method":"`+method+`"}`)
+}
+
+func (f *front) post(t *testing.T, client *mcptest.HTTP, body string) {
+	t.Helper()
+	stream, err := client.Post(t.Context(), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	if stream.Status != http.StatusAccepted {
+		t.Fatalf("POST of %s got status %d", body, stream.Status)
+	}
+}
+
+// do makes a request with exactly the headers given; method is "POST /" when empty.
+func (f *front) do(t *testing.T, method, body string, headers ...map[string]string) *http.Response {
+	t.Helper()
+	if method == "" {
+		method = "POST /"
+	}
+	verb, path, _ := strings.Cut(method, " ")
+	req, err := http.NewRequestWithContext(t.Context(), verb, f.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	for _, header := range headers {
+		for k, v := range header {
+			switch {
+			case k == "Host":
+				req.Host = v
+			case v == "-":
+				req.Header.Del(k)
+			default:
+				req.Header.Set(k, v)
+			}
+		}
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+func (f *front) expectGone(t *testing.T, client *mcptest.HTTP) {
+	t.Helper()
+	resp := f.do(t, "", `{"jsonrpc":"2.0","method":"x"}`, map[string]string{"Mcp-Session-Id": client.Session})
+	if resp.StatusCode != http.StatusNotFound {
+		t.Errorf("the session's end gives status %d, want 404", resp.StatusCode)
+	}
+}
+
+// sdkUpstream opens a go-sdk server over a pipe.
+func sdkUpstream(server *mcp.Server) dialFunc {
+	return func(context.Context, *gateway.AgentInfo) (gateway.Conn, error) {
+		fromGateway, toServer := io.Pipe()
+		fromServer, toGateway := io.Pipe()
+		if _, err := server.Connect(context.Background(), &mcp.IOTransport{Reader: fromGateway, Writer: toGateway}, nil); err != nil {
+			return nil, err
+		}
+		return gateway.NewLineConn(fromServer, toServer, nil), nil
+	}
+}
+
+// scripted opens an upstream that initializes, and gives handle every message else, one at a time.
+func scripted(handle func(m *gateway.Message, send func(string))) dialFunc {
+	return scriptedAll(func(m *gateway.Message, send func(string)) {
+		if m.Method == "initialize" {
+			var p struct{ ProtocolVersion string }
+			json.Unmarshal(m.Params, &p)
+			send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":%q,"capabilities":{},"serverInfo":{"name":"scripted","version":"1"}}}`, m.ID, p.ProtocolVersion))
+			return
+		}
+		if m.Method == "server/discover" || m.Method == "tools/list" {
+			send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[]}}`, m.ID))
+			return
+		}
+		if handle != nil {
+			handle(m, send)
+		}
+	})
+}
+
+func scriptedAll(handle func(m *gateway.Message, send func(string))) dialFunc {
+	limits := &gateway.LineOptions{Limits: &gateway.Limits{MaxBytes: 64 << 20}}
+	return func(context.Context, *gateway.AgentInfo) (gateway.Conn, error) {
+		fromGateway, toServer := io.Pipe()
+		fromServer, toGateway := io.Pipe()
+		go func() {
+			defer toGateway.Close()
+			server := gateway.NewLineConn(fromGateway, toGateway, limits)
+			for {
+				m, err := server.Read(context.Background())
+				if err != nil {
+					return
+				}
+				handle(m, func(raw string) { io.WriteString(toGateway, raw+"\n") })
+			}
+		}()
+		return gateway.NewLineConn(fromServer, toServer, limits), nil
+	}
+}
+
+// onClose closes ch when the first connection of dial is closed.
+func onClose(dial dialFunc, ch chan struct{}) dialFunc {
+	return func(ctx context.Context, a *gateway.AgentInfo) (gateway.Conn, error) {
+		conn, err := dial(ctx, a)
+		return &closeWatch{Conn: conn, once: sync.OnceFunc(func() { close(ch) })}, err
+	}
+}
+
+type closeWatch struct {
+	gateway.Conn
+	once func()
+}
+
+func (c *closeWatch) Close() error {
+	defer c.once()
+	return c.Conn.Close()
+}
