@@ -1,6 +1,6 @@
 package effect
 
-// State says where an effect stands. The moves between states are the table below and nothing else.
+// State says where an effect stands. The moves between states are the table in move.go and nothing else.
 type State string
 
 const (
