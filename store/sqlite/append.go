@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -22,13 +23,26 @@ func (d *Driver) Append(ctx context.Context, tenant string, move *effect.Transit
 }
 
 func (t *tx) append(tenant string, move *effect.Transition) (*effect.Record, error) {
+	if claim := t.takeClaim(tenant, move); claim != nil {
+		if r, err := t.move(claim, move); r != nil || err != nil {
+			return r, err
+		}
+	}
 	was, err := record(t, tenant, move.Effect)
 	if err != nil {
 		return nil, err
 	}
-	if !t.mayMove(was, move) {
-		return nil, &store.ConflictError{ID: was.ID, Want: move.State, Record: was}
+	if t.mayMove(was, move) {
+		if r, err := t.move(was, move); r != nil || err != nil {
+			return r, err
+		}
 	}
+	return nil, &store.ConflictError{ID: was.ID, Want: move.State, Record: was}
+}
+
+// move inserts the transition and returns the moved record, which shares no bytes with the transition;
+// nil when the ordinal was taken.
+func (t *tx) move(was *effect.Record, move *effect.Transition) (*effect.Record, error) {
 	r := *was
 	r.State, r.Ordinal, r.Attempt, r.ChangedAt = move.State, move.Ordinal, move.Attempt, move.At
 	r.By, r.Reason, r.Continuation = move.By, move.Reason, move.Continuation
@@ -39,11 +53,16 @@ func (t *tx) append(tenant string, move *effect.Transition) (*effect.Record, err
 	if move.Owner != "" {
 		r.Owner = move.Owner // else the attempt stays its owner's
 	}
-	if err := t.insertTransition(&r, false, move.Answer); err != nil {
+	inserted, err := t.insertTransition(&r, false, move.Answer)
+	if err != nil {
 		return nil, fmt.Errorf("insert transition of effect %s: %w", r.ID, err)
 	}
+	if !inserted {
+		return nil, nil
+	}
 	if move.Answer.Kind != effect.AnswerNone {
-		r.Answer = cloneAnswer(move.Answer)
+		r.Answer = move.Answer
+		r.Answer.Body = bytes.Clone(move.Answer.Body)
 	}
 	return &r, nil
 }
@@ -62,17 +81,22 @@ func (t *tx) mayMove(was *effect.Record, move *effect.Transition) bool {
 	return was.StateAt(t.now) != effect.StateClaimed
 }
 
-// insertTransition writes where r stands now as its next move. A claim of a new attempt takes its place
-// in the order of all that was begun.
-func (t *tx) insertTransition(r *effect.Record, newAttempt bool, answer effect.Answer) error {
-	_, err := t.exec(`
+// insertTransition writes where r stands now as its next move; false when another move took its place.
+// A claim of a new attempt takes its place in the order of all that was begun.
+func (t *tx) insertTransition(r *effect.Record, newAttempt bool, answer effect.Answer) (inserted bool, err error) {
+	result, err := t.exec(`
 		INSERT INTO transition (effect, ordinal, attempt, state, at, owner, lease_until, timeout_at,
 		       position, by, reason, continuation, answer_kind, is_error, answer)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?,
-		       CASE WHEN ? THEN (SELECT MAX(seq) FROM effect) END, ?, ?, ?, ?, ?, ?)`,
+		       CASE WHEN ? THEN (SELECT MAX(seq) FROM effect) END, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (effect, ordinal) DO NOTHING`,
 		r.Seq, r.Ordinal, r.Attempt, string(r.State), micros(r.ChangedAt), r.Owner, nullMicros(r.LeaseUntil), nullMicros(r.TimeoutAt),
 		newAttempt, r.By, r.Reason, r.Continuation, string(answer.Kind), answer.IsError, answerBody(answer))
-	return err
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n == 1, err
 }
 
 // answerBody is NULL without an answer, and never NULL with one.
@@ -84,11 +108,6 @@ func answerBody(a effect.Answer) []byte {
 		return []byte{}
 	}
 	return a.Body
-}
-
-func cloneAnswer(a effect.Answer) effect.Answer {
-	a.Body = append([]byte(nil), a.Body...)
-	return a
 }
 
 // record returns one effect, store.ErrNotFound when the tenant has none of that id.

@@ -1,7 +1,9 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/undolog/undolog/effect"
@@ -43,6 +45,7 @@ func (t *tx) begin(p *store.Begin) (*store.Begun, error) {
 		return nil, err
 	}
 	r := begun.Record
+	t.rememberClaim(r)
 	begun.Claim = &effect.Claim{Effect: r.ID, Tenant: r.Tenant, Attempt: r.Attempt, Ordinal: r.Ordinal, Owner: r.Owner}
 	return begun, nil
 }
@@ -65,16 +68,18 @@ func (t *tx) facts(p *store.Begin) (*effect.Facts, error) {
 	if p.Identity.Signature.IsZero() {
 		return f, nil
 	}
-	var err error
-	f.Latest, err = one(t, selectRecord+`
-		WHERE e.tenant = ? AND e.signature = ?
-		ORDER BY e.generation DESC
-		LIMIT 1`, tenant(p.Call), p.Identity.Signature[:])
-	if err != nil {
+	latest, lookalikes, err := t.probe(p)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if f.Latest == nil {
+	case latest == 0 && lookalikes:
 		return f, t.lookalike(p, f)
+	case latest == 0:
+		return f, nil
+	}
+	if f.Latest, err = one(t, selectRecord+`
+		WHERE e.seq = ?`, latest); err != nil {
+		return nil, err
 	}
 	if f.Again, err = againOpen(t, f.Latest.ID); err != nil {
 		return nil, err
@@ -83,6 +88,27 @@ func (t *tx) facts(p *store.Begin) (*effect.Facts, error) {
 		f.OtherWrites, err = otherWrites(t, f.Latest)
 	}
 	return f, err
+}
+
+// probe finds the newest generation, and whether it is worth looking for look-alikes: for a new call,
+// which most are, it is all that is read.
+func (t *tx) probe(p *store.Begin) (latest int64, lookalikes bool, err error) {
+	rows, err := t.query(`
+		SELECT COALESCE((SELECT seq FROM effect
+		                 WHERE tenant = ?1 AND signature = ?2
+		                 ORDER BY generation DESC
+		                 LIMIT 1), 0),
+		       EXISTS (SELECT 1 FROM effect WHERE tenant = ?1 AND window = ?3 AND rule IN ('key', 'run'))
+		       OR EXISTS (SELECT 1 FROM effect WHERE tenant = ?1 AND signature = ?3)`,
+		tenant(p.Call), p.Identity.Signature[:], blob(p.Identity.Window))
+	if err != nil {
+		return 0, false, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	if rows.Next() {
+		err = rows.Scan(&latest, &lookalikes)
+	}
+	return latest, lookalikes, errors.Join(err, rows.Err())
 }
 
 // againOpen reports whether a granted run of the effect is not used up.
@@ -175,7 +201,7 @@ func newRecord(p *store.Begin, v *effect.Verdict) *effect.Record {
 		Server: c.Server, Tool: c.Tool, Tier: p.Contract.Tier,
 		Rule: id.Rule, Scope: id.Scope, Signature: id.Signature, Window: id.Window, Generation: v.Generation,
 		Key: c.Key, Run: c.Run, Occurrence: c.Occurrence,
-		Arguments: orEmptyObject(c.Arguments), ArgsDigest: id.Arguments, Complete: id.Complete,
+		Arguments: bytes.Clone(orEmptyObject(c.Arguments)), ArgsDigest: id.Arguments, Complete: id.Complete,
 		Policy: p.Policy, Source: p.Contract.Source, LookalikeOf: v.Lookalike,
 		State: effect.StateClaimed, Attempt: 1, Owner: p.Owner,
 	}
@@ -219,7 +245,8 @@ func (t *tx) reclaim(p *store.Begin, v *effect.Verdict, latest *effect.Record) (
 	if v.Action == effect.ActReclaim {
 		r.Continuation = ""
 	}
-	if err := t.insertTransition(&r, v.Action == effect.ActReclaim, effect.Answer{}); err != nil {
+	// The record was read in this transaction: nobody can have taken the ordinal.
+	if _, err := t.insertTransition(&r, v.Action == effect.ActReclaim, effect.Answer{}); err != nil {
 		return nil, fmt.Errorf("claim effect %s again: %w", r.ID, err)
 	}
 	if err := t.beatWhenDue(p, &r); err != nil {

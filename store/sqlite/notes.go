@@ -39,7 +39,8 @@ func (t *tx) insertRead(read *effect.Record) error {
 	if err := t.insertEffect(&r); err != nil {
 		return err
 	}
-	return t.insertTransition(&r, false, r.Answer)
+	_, err := t.insertTransition(&r, false, r.Answer)
+	return err
 }
 
 // deliver notes answers that arrived, once for each answer: a replay that is delivered as well writes

@@ -18,6 +18,7 @@ func (d *Driver) Beat(ctx context.Context, owner string, ttl time.Duration) erro
 func (d *Driver) End(ctx context.Context, owner string) error {
 	return d.writer.do(ctx, func(t *tx) error {
 		_, err := t.exec(`DELETE FROM owner WHERE id = ?`, owner)
+		t.learned = append(t.learned, func() { delete(t.writer.known.beats, owner) })
 		return err
 	})
 }
@@ -28,23 +29,29 @@ func (t *tx) beatWhenDue(p *store.Begin, r *effect.Record) error {
 	if !r.LeaseUntil.IsZero() {
 		return nil
 	}
-	if t.beaten == p.Owner {
-		r.OwnerUntil = t.beatenUntil
-		return nil
-	}
-	until, err := number(t, `SELECT until FROM owner WHERE id = ?`, p.Owner)
+	until, err := t.beatUntil(p.Owner)
 	if err != nil {
-		return fmt.Errorf("read heartbeat of %s: %w", p.Owner, err)
+		return err
 	}
-	t.beaten, t.beatenUntil = p.Owner, fromMicros(until)
-	if t.beatenUntil.Sub(t.now) < p.TTL*2/3 {
+	if until.Sub(t.now) < p.TTL*2/3 {
 		if err := t.beat(p.Owner, p.TTL); err != nil {
 			return err
 		}
-		t.beatenUntil = t.now.Add(p.TTL)
+		until = t.now.Add(p.TTL)
 	}
-	r.OwnerUntil = t.beatenUntil
+	r.OwnerUntil = until
 	return nil
+}
+
+func (t *tx) beatUntil(owner string) (time.Time, error) {
+	if until, ok := t.writer.known.beats[owner]; ok {
+		return until, nil
+	}
+	until, err := number(t, `SELECT until FROM owner WHERE id = ?`, owner)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read heartbeat of %s: %w", owner, err)
+	}
+	return fromMicros(until), nil
 }
 
 // beat also forgets owners that ended long ago without saying so: no row means the same as an old one.
@@ -56,6 +63,7 @@ func (t *tx) beat(owner string, ttl time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("beat for %s: %w", owner, err)
 	}
+	t.rememberBeat(owner, t.now.Add(ttl))
 	_, err = t.exec(`DELETE FROM owner WHERE until < ?`, micros(t.now.Add(-24*time.Hour)))
 	return err
 }

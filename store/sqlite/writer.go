@@ -39,6 +39,7 @@ type writer struct {
 	queue   chan *request
 	stopped chan struct{}
 	stmts   map[string]*sql.Stmt
+	known   known
 
 	mu     sync.RWMutex // held for reading while queueing
 	closed bool
@@ -57,6 +58,7 @@ func (d *Driver) startWriter(ctx context.Context) (*writer, error) {
 	w := &writer{
 		conn: conn, db: db, now: d.now, busy: d.busy,
 		queue: make(chan *request, 4*maxGroup), stopped: make(chan struct{}), stmts: map[string]*sql.Stmt{},
+		known: newKnown(),
 	}
 	go w.loop()
 	return w, nil
@@ -161,7 +163,7 @@ func (w *writer) take(group []*request) []*request {
 // (a conflict, not found) has written nothing and fails alone; any other error undoes the group and is
 // returned, and nobody was answered.
 func (w *writer) runGroup(group []*request) error {
-	t := &tx{writer: w, now: w.now().Truncate(time.Microsecond)}
+	t := &tx{writer: w, now: w.now().UTC().Truncate(time.Microsecond)}
 	refusals := make([]error, len(group))
 	for i, r := range group {
 		err := r.run(t)
@@ -172,6 +174,9 @@ func (w *writer) runGroup(group []*request) error {
 	}
 	if err := w.exec(`COMMIT`); err != nil {
 		return errors.Join(err, w.rollback())
+	}
+	for _, learn := range t.learned {
+		learn()
 	}
 	for i, r := range group {
 		r.done <- refusals[i]
@@ -253,10 +258,9 @@ func (w *writer) prepare(query string) (*sql.Stmt, error) {
 
 // tx is the running transaction. Its time is one for the whole group.
 type tx struct {
-	writer      *writer
-	now         time.Time
-	beaten      string // the owner whose heartbeat was looked at already
-	beatenUntil time.Time
+	writer  *writer
+	now     time.Time
+	learned []func() // what is known for certain once the transaction is durable
 }
 
 // exec and query take no caller's context: a write that has begun ends.
