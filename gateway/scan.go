@@ -1,6 +1,9 @@
 package gateway
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+)
 
 // scanner reads a message byte by byte without keeping it: how deep it nests, how long its longest
 // member name is, and the id and method of its envelope. It works on pieces, on broken JSON and on any
@@ -60,21 +63,26 @@ func (s *scanner) scan(p []byte) {
 
 // scanString takes the bytes of a string from p[i] on and returns the index of the last one taken.
 func (s *scanner) scanString(p []byte, i int) int {
-	start := i
-	for ; i < len(p); i++ {
+	start, quote := i, -1
+	for i < len(p) {
 		if s.escaped {
 			s.escaped = false
+			i++
 			continue
 		}
-		if p[i] == '\\' {
+		if quote < i {
+			quote = indexFrom(p, i, '"')
+		}
+		if b := indexFrom(p[:quote], i, '\\'); b < quote {
 			s.escaped = true
+			i = b + 1
 			continue
 		}
-		if p[i] == '"' {
+		if i = quote; i < len(p) {
 			s.inString = false
 			i++
-			break
 		}
+		break
 	}
 	part := p[start:i]
 	s.stringLen += int64(len(part))
@@ -84,6 +92,14 @@ func (s *scanner) scanString(p []byte, i int) int {
 		s.value = appendBounded(s.value, part)
 	}
 	return i - 1
+}
+
+// indexFrom returns the index of the first c in p from i on, len(p) when there is none.
+func indexFrom(p []byte, i int, c byte) int {
+	if at := bytes.IndexByte(p[i:], c); at >= 0 {
+		return i + at
+	}
+	return len(p)
 }
 
 func (s *scanner) open(c byte) {

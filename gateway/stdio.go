@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 )
 
@@ -138,6 +139,9 @@ func readLine(br *bufio.Reader, limit int64) (*Message, error) {
 				over.scan(part)
 				buf = nil
 			default:
+				if len(buf)+len(part) > cap(buf) { // doubled: append itself grows large slices by a quarter
+					buf = slices.Grow(buf, max(len(part), len(buf)))
+				}
 				buf = append(buf, part...)
 			}
 			if errors.Is(err, bufio.ErrBufferFull) {
