@@ -284,7 +284,8 @@ func (s *session) governed(ctx context.Context, c *call) {
 	}
 	// An agent that has closed its end waits for us to end and for nothing else: what is written to it then
 	// is no evidence that it has the answer.
-	reply.Delivered(s.toAgent(response) == nil && !s.gone.Load())
+	gone := s.gone.Load()
+	reply.Delivered(s.toAgent(response) == nil && !gone)
 }
 
 func withParams(m *Message, params json.RawMessage) *Message {

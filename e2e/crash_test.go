@@ -1,0 +1,163 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/undolog/undolog/examples/payments/faults"
+	"github.com/undolog/undolog/internal/mcptest"
+)
+
+// rounds is how often each edge is tried; make soak tries more.
+func rounds() int {
+	if os.Getenv("UNDOLOG_SOAK") != "" {
+		return 500
+	}
+	return 50
+}
+
+// The edges of one call at which the gateway is killed, as SIGKILL kills. in says in which states the
+// effect may be found afterwards, per tier; "" is no record.
+var edges = []struct {
+	name    string
+	effects int // at the tool, when the gateway has died
+	state   string
+}{
+	{"before-begin", 0, ""},
+	{"after-begin", 0, "in_doubt"},
+	{"after-dispatch", -1, "in_doubt"}, // the tool may or may not have got to it
+	{"after-effect", 1, "in_doubt"},
+	{"after-answer", 1, "in_doubt"},
+	{"after-settle", 1, "committed"},
+}
+
+func TestCrash_everyEdgeOfACall(t *testing.T) {
+	for _, edge := range edges {
+		t.Run(edge.name, func(t *testing.T) {
+			t.Parallel()
+			for round := range rounds() {
+				crashRound(t, edge.name, edge.effects, edge.state, round)
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}
+
+// crashRound makes one irreversible and one idempotent call, each with a gateway that dies at the edge,
+// and sends each again through a new one on the same log.
+func crashRound(t *testing.T, edge string, effects int, state string, round int) {
+	w := newWorld(t, "faults")
+	for _, call := range []struct{ tool, arguments string }{
+		{"charge", fmt.Sprintf(`{"account":"a%d","amount":10}`, round)},
+		{"set_limit", fmt.Sprintf(`{"account":"a%d","limit":10}`, round)},
+	} {
+		w.dieAt(edge, call.tool, call.arguments)
+		dead := w.effects(call.tool)
+		if effects >= 0 && dead != effects {
+			t.Errorf("%s: %d effects when the gateway died, want %d", call.tool, dead, effects)
+		}
+		if state != "" && call.tool == "charge" {
+			w.eventually("the dead claim to show as "+state, func() bool { return w.only(call.tool).State == state })
+		}
+		w.sendAgain(edge, call.tool, call.arguments, state)
+	}
+}
+
+// dieAt makes a call through a gateway that dies at the edge.
+func (w *world) dieAt(edge, tool, arguments string) {
+	w.t.Helper()
+	w.faults(nil)
+	cmd := w.command(w.gatewayArgs("--heartbeat", "300ms")...)
+	kill := edge == "after-effect"
+	if kill {
+		w.faults(faults.Set{tool: {DelayAfterMs: 10_000, Times: 1}})
+	} else {
+		cmd.Env = append(os.Environ(), "UNDOLOG_FAULT="+edge)
+	}
+	before := w.effects(tool)
+	agent := mcptest.StartCommand(w.t, cmd)
+	agent.Initialize(protocol)
+	agent.MustSend(mcptest.ToolCall("1", tool, arguments, ""))
+	if kill {
+		w.awaitEffects(tool, before+1)
+		agent.Kill()
+	}
+	<-agent.Exited()
+	if edge == "after-dispatch" {
+		w.settleServer(tool, before)
+	}
+	w.faults(nil)
+}
+
+// settleServer gives a payments server that has lost its gateway the time to act on what it was sent.
+func (w *world) settleServer(tool string, before int) {
+	w.t.Helper()
+	w.eventually("the orphaned server to end", func() bool { return w.effects(tool) > before || !serverRuns(w) })
+}
+
+// sendAgain sends the call through a new gateway and says what may come of it.
+func (w *world) sendAgain(edge, tool, arguments, state string) {
+	w.t.Helper()
+	before := w.effects(tool)
+	agent := w.agent()
+	m := agent.Call("2", tool, arguments)
+	again := w.effects(tool)
+	switch {
+	case state == "committed" && tool == "charge": // settled: replayed
+		if !replayed(w.t, m) || again != before {
+			w.t.Errorf("%s at %s: not replayed (%d → %d effects): %s", tool, edge, before, again, m.Raw)
+		}
+	case state == "in_doubt" && tool == "charge": // irreversible: never silently run
+		wantOutcome(w.t, m, "in_doubt")
+		if again != before || again > 1 {
+			w.t.Errorf("%s at %s: run again although in doubt (%d → %d)", tool, edge, before, again)
+		}
+	case state == "": // nothing recorded: it runs
+		if m.Error != nil || again != 1 {
+			w.t.Errorf("%s at %s: nothing was recorded and it did not run: %s", tool, edge, m.Raw)
+		}
+	default: // idempotent: it runs, or is replayed where it was settled
+		if m.Error != nil {
+			w.t.Errorf("%s at %s: the idempotent call did not run: %s", tool, edge, m.Raw)
+		}
+	}
+	agent.CloseStdin()
+	agent.Wait()
+}
+
+// P6: killed between dispatch and record; then a person settles it, both ways.
+func TestCrash_aPersonSettlesWhatWasLost(t *testing.T) {
+	t.Run("it took effect", func(t *testing.T) {
+		w := newWorld(t, "faults")
+		w.dieAt("after-answer", "charge", charge10)
+		id := w.lost(t)
+		w.ran("resolve", id, "--committed", "--reason", "it is in the ledger")
+		if m := w.agent().Call("1", "charge", charge10); !replayed(t, m) {
+			t.Errorf("not answered from the record: %s", m.Raw)
+		}
+		w.wantEffects("charge", 1)
+	})
+	t.Run("it did not", func(t *testing.T) {
+		w := newWorld(t, "faults")
+		w.dieAt("after-begin", "charge", charge10)
+		id := w.lost(t)
+		w.ran("resolve", id, "--not-applied", "--reason", "no such charge")
+		if m := w.agent().Call("1", "charge", charge10); m.Error != nil || replayed(t, m) {
+			t.Errorf("did not run: %s", m.Raw)
+		}
+		w.wantEffects("charge", 1)
+	})
+}
+
+// lost waits for the one effect in doubt and returns its id.
+func (w *world) lost(t *testing.T) string {
+	t.Helper()
+	w.eventually("the effect to be in doubt", func() bool { return w.only("charge").State == "in_doubt" })
+	if pending := w.ran("pending", "--json"); len(pending) == 0 {
+		t.Error("undolog pending does not list it")
+	}
+	return w.only("charge").ID
+}

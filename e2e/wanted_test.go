@@ -1,0 +1,215 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/undolog/undolog/internal/mcptest"
+)
+
+// Wanted calls are not swallowed.
+
+func TestWanted_toggleTogglesEachTime(t *testing.T) {
+	w := newWorld(t)
+	agent := w.agent()
+	for i := range 6 {
+		if m := agent.Call(fmt.Sprint(i), "toggle", `{}`); m.Error != nil || replayed(t, m) {
+			t.Fatalf("toggle %d was not run: %s", i+1, m.Raw)
+		}
+	}
+	w.wantEffects("toggle", 6)
+}
+
+func TestWanted_toggleFromAgentToAgent(t *testing.T) {
+	w := newWorld(t)
+	for i := range 3 {
+		agent := w.agent()
+		if m := agent.Call("1", "toggle", `{}`); m.Error != nil || replayed(t, m) {
+			t.Fatalf("toggle %d was not run: %s", i+1, m.Raw)
+		}
+		agent.CloseStdin()
+		agent.Wait()
+	}
+	w.wantEffects("toggle", 3)
+}
+
+func TestWanted_thereBackThereAgain(t *testing.T) {
+	for name, policy := range map[string]string{"without a policy": "", "with one that replays": allowAll + "\n    repeat: replay\n"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			if policy != "" {
+				w.withPolicy(policy)
+			}
+			agent := w.agent()
+			for i, limit := range []string{"1", "2", "1", "2", "1"} {
+				m := agent.Call(fmt.Sprint(i), "charge", `{"account":"alice","amount":`+limit+`}`)
+				if m.Error != nil || replayed(t, m) {
+					t.Fatalf("move %d was not made: %s", i+1, m.Raw)
+				}
+			}
+			w.wantEffects("charge", 5)
+		})
+	}
+}
+
+func TestWanted_readWriteReadGivesTheNewContent(t *testing.T) {
+	w := newWorld(t)
+	agent := w.agent()
+	before := agent.Call("1", "list_charges", `{}`)
+	agent.Call("2", "charge", charge10)
+	after := agent.Call("3", "list_charges", `{}`)
+	if string(before.Result) == string(after.Result) {
+		t.Errorf("the second read gave the old content: %s", after.Result)
+	}
+	// A read under a key or a run is still a read.
+	for i := range 2 {
+		id := fmt.Sprint(10 + i)
+		m, err := agent.Do(t.Context(), id, mcptest.ToolCall(id, "list_charges", `{}`, `"idempotencyKey":"k"`))
+		if err != nil || replayed(t, m) {
+			t.Errorf("a read was replayed: %s (%v)", m.Raw, err)
+		}
+		agent.Call(fmt.Sprint(20+i), "append_note", `{"text":"x"}`)
+	}
+	w.wantEffects("append_note", 2)
+}
+
+func TestWanted_idempotentRunsAgain(t *testing.T) {
+	w := newWorld(t)
+	agent := w.agent()
+	for i := range 3 {
+		agent.Call(fmt.Sprint(i), "set_limit", `{"account":"alice","limit":5}`)
+	}
+	w.wantEffects("set_limit", 3)
+}
+
+func TestWanted_againLetsARepeatRun(t *testing.T) {
+	w := newWorld(t).withPolicy(allowAll + "\n    repeat: ask\n")
+	agent := w.agent()
+	agent.Call("1", "charge", charge10)
+	m := agent.Call("2", "charge", charge10)
+	wantOutcome(t, m, "denied")
+	w.wantEffects("charge", 1)
+	id := w.only("charge").ID
+	if _, reason := outcomeOf(t, m); !strings.Contains(reason, "undolog again "+id) {
+		t.Errorf("the refusal does not say how a person allows it: %s", reason)
+	}
+	w.ran("again", id, "--reason", "a second parcel")
+	if m := agent.Call("3", "charge", charge10); m.Error != nil || replayed(t, m) {
+		t.Errorf("the allowed repeat was not run: %s", m.Raw)
+	}
+	wantOutcome(t, agent.Call("4", "charge", charge10), "denied")
+	w.wantEffects("charge", 2)
+}
+
+func TestWanted_replayedRepeatTellsTheModel(t *testing.T) {
+	w := newWorld(t).withPolicy(allowAll + "\n    repeat: replay\n")
+	agent := w.agent()
+	agent.Call("1", "charge", charge10)
+	m := agent.Call("2", "charge", charge10)
+	r, err := m.Tool()
+	if err != nil || len(r.Content) < 2 {
+		t.Fatalf("want the recorded answer and a text for the model: %s (%v)", m.Raw, err)
+	}
+	text := r.Content[len(r.Content)-1].Text
+	for _, want := range []string{"nothing was run", "undolog again " + w.only("charge").ID} {
+		if !strings.Contains(text, want) {
+			t.Errorf("text for the model %q lacks %q", text, want)
+		}
+	}
+	w.wantEffects("charge", 1)
+}
+
+// P40, U44: integers beyond 2^53 are stored, signed, shown and replayed exactly.
+func TestWanted_bigIntegersAreExact(t *testing.T) {
+	w := newWorld(t)
+	agent := w.agent()
+	for i, amount := range []string{"9007199254740993", "9007199254740992", "1915883588174806058", "18446744073709551617", "18446744073709551618"} {
+		id := fmt.Sprint(i)
+		call := mcptest.ToolCall(id, "charge", `{"account":"a","amount":`+amount+`}`, `"dev.undolog/run":"r1"`)
+		m, err := agent.Do(t.Context(), id, call)
+		if err != nil || !strings.Contains(string(m.Result), `"amount":`+amount) {
+			t.Fatalf("answer lost digits of %s: %s (%v)", amount, m.Raw, err)
+		}
+		again, err := agent.Do(t.Context(), id, call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantReplay(t, m, again)
+	}
+	w.wantEffects("charge", 5)
+	for i, e := range w.log("--tool", "charge") {
+		want := w.entries("charge")[4-i].Arguments
+		if string(e.Arguments) != string(want) {
+			t.Errorf("logged arguments %s, the tool got %s", e.Arguments, want)
+		}
+	}
+	shown := w.ran("show", w.log("--tool", "charge")[0].ID)
+	if !strings.Contains(shown, `"amount":18446744073709551618`) {
+		t.Errorf("show does not show the exact amount:\n%s", shown)
+	}
+}
+
+// U46, P42: odd strings are stored and replayed.
+func TestWanted_oddStrings(t *testing.T) {
+	w := newWorld(t)
+	agent := w.agent()
+	for i, account := range []string{`a\u0000b`, `\ud83d\ude00 \uff20`, `\u2028`, `\u00e9`, `e\u0301`, strings.Repeat("x", 100_000)} {
+		id := fmt.Sprint(i)
+		call := mcptest.ToolCall(id, "charge", `{"account":"`+account+`","amount":1}`, `"dev.undolog/run":"r1"`)
+		first, err := agent.Do(t.Context(), id, call)
+		if err != nil || first.Error != nil {
+			t.Fatalf("charge %.40s: %.200s (%v)", account, first.Raw, err)
+		}
+		again, err := agent.Do(t.Context(), id, call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantReplay(t, first, again)
+	}
+	w.wantEffects("charge", 6)
+}
+
+// P38: what a caller does with an answer does not change the next one.
+func TestWanted_manyReplaysAreAllTheSame(t *testing.T) {
+	w := newWorld(t)
+	agent := w.agent()
+	call := func(i int) mcptest.Message {
+		id := fmt.Sprint(i)
+		m, err := agent.Do(t.Context(), id, mcptest.ToolCall(id, "charge", charge10, `"idempotencyKey":"k"`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	first := call(0)
+	for i := range 200 {
+		again := call(i + 1)
+		for j := range again.Result {
+			again.Raw[j] = 'x' // a caller that writes over its answer
+		}
+		wantReplay(t, first, call(i+1000))
+	}
+	w.wantEffects("charge", 1)
+}
+
+func TestWanted_logIsPrivate(t *testing.T) {
+	w := newWorld(t)
+	agent := w.agent()
+	agent.Call("1", "charge", charge10)
+	files, err := filepath.Glob(w.db + "*")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files at %s (%v)", w.db, err)
+	}
+	for _, f := range files {
+		info, err := os.Stat(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %04o, want 0600", f, info.Mode().Perm())
+		}
+	}
+}
