@@ -170,13 +170,13 @@ func TestExecute_PinnedMembers(t *testing.T) {
 	const in = `{"name":"t","arguments":{},"requestState":"s","_meta":{"progressToken":7,"io.modelcontextprotocol/clientCapabilities":{},"acme/x":1}}`
 	tests := []struct{ name, left, want string }{
 		{"removed ones come back", `{"name":"t","arguments":{"a":1}}`,
-			`{"name":"t","arguments":{"a":1},"_meta":{"io.modelcontextprotocol/clientCapabilities":{},"progressToken":7},"requestState":"s"}`},
+			`{"name":"t","arguments":{"a":1},"_meta":{"progressToken":7,"io.modelcontextprotocol/clientCapabilities":{}},"requestState":"s"}`},
 		{"changed ones are put right", `{"name":"t","requestState":"other","_meta":{"progressToken":8,"io.modelcontextprotocol/clientCapabilities":{},"acme/x":2}}`,
-			`{"name":"t","_meta":{"acme/x":2,"io.modelcontextprotocol/clientCapabilities":{},"progressToken":7},"requestState":"s"}`},
+			`{"name":"t","_meta":{"acme/x":2,"progressToken":7,"io.modelcontextprotocol/clientCapabilities":{}},"requestState":"s"}`},
 		{"added ones go", `{"name":"t","requestState":"s","inputResponses":{"a":{}},"_meta":{"progressToken":7,"io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/new":1}}`,
-			`{"name":"t","_meta":{"io.modelcontextprotocol/clientCapabilities":{},"progressToken":7},"requestState":"s"}`},
+			`{"name":"t","_meta":{"progressToken":7,"io.modelcontextprotocol/clientCapabilities":{}},"requestState":"s"}`},
 		{"an escaped spelling does not help", `{"name":"t","request\u0053tate":"other","_meta":null}`,
-			`{"name":"t","_meta":{"io.modelcontextprotocol/clientCapabilities":{},"progressToken":7},"requestState":"s"}`},
+			`{"name":"t","_meta":{"progressToken":7,"io.modelcontextprotocol/clientCapabilities":{}},"requestState":"s"}`},
 		{"with all of them left, the bytes are the mutator's", `{"requestState":"s","_meta":{"stamp":1,"progressToken":7,"io.modelcontextprotocol/clientCapabilities":{}},"name":"u"}`,
 			`{"requestState":"s","_meta":{"stamp":1,"progressToken":7,"io.modelcontextprotocol/clientCapabilities":{}},"name":"u"}`},
 	}

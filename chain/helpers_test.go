@@ -239,3 +239,21 @@ func answering(name string, typ interceptors.Type, res *interceptors.Result) *fa
 		},
 	}
 }
+
+// syncBuilder is a strings.Builder for several writers.
+type syncBuilder struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (s *syncBuilder) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuilder) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}

@@ -141,8 +141,6 @@ func contained(ctx context.Context, host Host, params *interceptors.InvokeParams
 
 // invokeParams are the entry's own: nothing in them is shared with another invocation.
 func (r *run) invokeParams(e *entry) *interceptors.InvokeParams {
-	own := *r.context
-	own.Extra = maps.Clone(r.context.Extra)
 	p := &interceptors.InvokeParams{
 		Name:      e.descriptor.Name,
 		Event:     r.params.Event,
@@ -150,7 +148,7 @@ func (r *run) invokeParams(e *entry) *interceptors.InvokeParams {
 		Payload:   r.current,
 		Config:    e.config,
 		TimeoutMs: e.timeoutMs,
-		Context:   &own,
+		Context:   r.newContext(),
 	}
 	if !e.local { // a local server copies the payload itself
 		p.Payload = bytes.Clone(r.current)
@@ -162,9 +160,12 @@ func (r *run) invokeParams(e *entry) *interceptors.InvokeParams {
 }
 
 func (r *run) newContext() *interceptors.Context {
-	ctx := &interceptors.Context{Timestamp: r.chain.opts.Now().UTC().Format(time.RFC3339Nano)}
+	ctx := &interceptors.Context{Timestamp: r.timestamp}
 	if req := r.params.Request; req != nil {
-		ctx.Principal = req.Principal
+		if req.Principal != nil {
+			principal := *req.Principal
+			ctx.Principal = &principal
+		}
 		ctx.TraceID, ctx.SpanID, ctx.SessionID = req.TraceID, req.SpanID, req.SessionID
 		ctx.Extra = maps.Clone(req.Attributes)
 	}

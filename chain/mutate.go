@@ -57,7 +57,7 @@ func (r *run) changeOf(e *entry, res *interceptors.Result) (json.RawMessage, err
 		}
 		return nil, nil
 	}
-	if !json.Valid(res.Payload) {
+	if !e.local && !json.Valid(res.Payload) { // a local server has looked itself
 		return nil, fmt.Errorf("malformed result: the payload is not JSON")
 	}
 	if e.audit() {

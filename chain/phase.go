@@ -117,12 +117,13 @@ type run struct {
 	plan    *plan
 	out     *PhaseResult
 	current json.RawMessage // the payload as it stands, never nil
-	context *interceptors.Context
-	pinned  *pinned // read when first needed
+	pinned  *pinned         // read when first needed
+
+	timestamp string // one for all
 }
 
 func (r *run) pass(ctx context.Context) {
-	r.context = r.newContext()
+	r.timestamp = r.chain.opts.Now().UTC().Format(time.RFC3339Nano)
 	first, second := r.validate, r.mutate
 	if r.params.Direction == Sending {
 		first, second = second, first

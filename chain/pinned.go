@@ -55,12 +55,6 @@ func pinnedOf(params json.RawMessage) pinned {
 			p.members = append(p.members, pinnedMember{inMeta: true, name: name, value: value})
 		}
 	})
-	slices.SortStableFunc(p.members, func(a, b pinnedMember) int {
-		if a.inMeta != b.inMeta {
-			return map[bool]int{false: -1, true: 1}[a.inMeta]
-		}
-		return strings.Compare(a.name, b.name)
-	})
 	return p
 }
 
@@ -75,10 +69,21 @@ func mayPin(params json.RawMessage) bool {
 	return false
 }
 
-func (p pinned) equal(q pinned) bool {
-	return slices.EqualFunc(p.members, q.members, func(a, b pinnedMember) bool {
-		return a.inMeta == b.inMeta && a.name == b.name && bytes.Equal(a.value, b.value)
-	})
+// equal ignores the order of members.
+func (p pinned) equal(q pinned) bool { return p.within(q) && q.within(p) }
+
+func (p pinned) within(q pinned) bool {
+	for _, m := range p.members {
+		i := slices.IndexFunc(q.members, m.sameName)
+		if i < 0 || !bytes.Equal(m.value, q.members[i].value) {
+			return false
+		}
+	}
+	return true
+}
+
+func (m pinnedMember) sameName(n pinnedMember) bool {
+	return m.inMeta == n.inMeta && m.name == n.name
 }
 
 // restore returns changed with exactly the pinned members of p. changed itself is returned when it has

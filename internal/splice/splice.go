@@ -7,7 +7,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"sync"
+	"unicode/utf8"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -120,7 +123,9 @@ func find(obj []byte, name string) (member, bool) {
 
 // members lists the members of obj and the offset of its closing brace.
 func members(obj []byte) (ms []member, closing int, err error) {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(obj), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	r := readers.Get().(*reader)
+	defer r.release()
+	dec := r.reset(obj)
 	tok, err := dec.ReadToken()
 	if err != nil {
 		return nil, 0, err
@@ -128,18 +133,16 @@ func members(obj []byte) (ms []member, closing int, err error) {
 	if tok.Kind() != '{' {
 		return nil, 0, fmt.Errorf("not an object")
 	}
+	ms = make([]member, 0, 8)
 	for dec.PeekKind() != '}' {
 		name, err := dec.ReadValue()
 		if err != nil {
 			return nil, 0, err
 		}
-		nameEnd := int(dec.InputOffset())
-		m := member{start: nameEnd - len(name)}
-		unquoted, err := jsontext.AppendUnquote(nil, name)
-		if err != nil {
+		m := member{start: int(dec.InputOffset()) - len(name)}
+		if m.name, err = unquote(name); err != nil {
 			return nil, 0, err
 		}
-		m.name = string(unquoted)
 		value, err := dec.ReadValue()
 		if err != nil {
 			return nil, 0, err
@@ -152,6 +155,38 @@ func members(obj []byte) (ms []member, closing int, err error) {
 		return nil, 0, err
 	}
 	return ms, int(dec.InputOffset()) - 1, nil
+}
+
+// unquote returns the meaning of a string literal.
+func unquote(literal []byte) (string, error) {
+	if bytes.IndexByte(literal, '\\') < 0 && utf8.Valid(literal) {
+		return string(literal[1 : len(literal)-1]), nil
+	}
+	unquoted, err := jsontext.AppendUnquote(nil, literal)
+	return string(unquoted), err
+}
+
+// reader is a decoder that is used again: one costs more than reading a small object.
+type reader struct {
+	dec jsontext.Decoder
+	buf bytes.Buffer
+}
+
+var (
+	readers = sync.Pool{New: func() any { return new(reader) }}
+	lenient = jsonv2.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+)
+
+func (r *reader) reset(obj []byte) *jsontext.Decoder {
+	r.buf = *bytes.NewBuffer(obj)
+	r.dec.Reset(&r.buf, lenient)
+	return &r.dec
+}
+
+// release gives r back without what it read.
+func (r *reader) release() {
+	r.reset(nil)
+	readers.Put(r)
 }
 
 func quote(name string) []byte {
