@@ -210,7 +210,7 @@ func TestClient_WithServer(t *testing.T) {
 		t.Run(revision, func(t *testing.T) {
 			var seen *interceptors.Invocation
 			answer := &interceptors.RespondError{
-				Result: json.RawMessage(`{"n":9007199254740993}`), Info: json.RawMessage(`{"why":"replay"}`),
+				Result: json.RawMessage(`{"n":9007199254740993,"s":"<&>"}`), Info: json.RawMessage(`{"why":"replay"}`),
 			}
 			s := newServer(t, nil,
 				mutator("changes", requestOnly("tools/call"),

@@ -288,3 +288,37 @@ func TestHandler_TrustedOrigin(t *testing.T) {
 		t.Error("a malformed origin is no error")
 	}
 }
+
+func TestHandler_ClientLeaves(t *testing.T) {
+	started, cancelled := make(chan struct{}), make(chan struct{})
+	s := newServer(t, nil, validator("v", requestOnly("*"),
+		func(ctx context.Context, _ *interceptors.Invocation) (*interceptors.Verdict, error) {
+			close(started)
+			<-ctx.Done()
+			close(cancelled)
+			return nil, ctx.Err()
+		}))
+	h, err := s.Handler(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(h)
+	defer server.Close()
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	left := make(chan error, 1)
+	r := currentRequest(t, server.URL, interceptors.MethodInvoke, goodInvoke).WithContext(ctx)
+	go func() {
+		res, err := http.DefaultClient.Do(r)
+		if err == nil {
+			err = res.Body.Close()
+		}
+		left <- err
+	}()
+	<-started
+	leave()
+	<-cancelled
+	if err := <-left; err == nil {
+		t.Error("a request that was given up has an answer")
+	}
+}

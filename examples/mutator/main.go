@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// tag adds a member to the result's _meta. Every other member keeps its bytes.
+// tag adds a member to the result's _meta. The others are never decoded, so that numbers keep their digits.
 func tag(_ context.Context, in *interceptors.Invocation) (*interceptors.Change, error) {
 	var result, meta map[string]json.RawMessage
 	if err := json.Unmarshal(in.Payload, &result); err != nil {
