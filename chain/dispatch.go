@@ -120,11 +120,16 @@ func (w *waiter) awaitLate() {
 	}
 }
 
+// apart goes on without the caller, who never gets the answer that f awaits: once it is settled, that is
+// said too.
 func (w *waiter) apart(f func()) {
-	w.operation.chain.inflight.add()
+	o := w.operation
+	o.told.Store(true)
+	o.chain.inflight.add()
 	go func() {
-		defer w.operation.chain.inflight.done()
+		defer o.chain.inflight.done()
 		f()
+		o.delivered(w.ctx, false)
 	}()
 }
 

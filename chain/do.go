@@ -38,6 +38,7 @@ type operation struct {
 	chain    *Chain
 	exchange *Exchange
 	unsent   atomic.Bool // settled as Unsent
+	told     atomic.Bool // Delivered has been called, or is to be by a waiter
 }
 
 func (o *operation) run(ctx context.Context, up Upstream) *Reply {
@@ -142,6 +143,12 @@ func (o *operation) observe(ctx context.Context, f func(context.Context)) {
 func (o *operation) settle(ctx context.Context, a Answer) {
 	if settled := o.chain.opts.Observer.Settled; settled != nil {
 		o.observe(ctx, func(ctx context.Context) { settled(ctx, o.exchange, a) })
+	}
+}
+
+func (o *operation) delivered(ctx context.Context, delivered bool) {
+	if told := o.chain.opts.Observer.Delivered; told != nil {
+		o.observe(ctx, func(ctx context.Context) { told(ctx, o.exchange, delivered) })
 	}
 }
 

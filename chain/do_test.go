@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -47,6 +48,13 @@ func (w *witness) observer() chain.Observer {
 			w.outcomes = append(w.outcomes, strings.TrimSpace(fmt.Sprintf("%s %s %s", o.Verdict, o.Phase, o.By)))
 		},
 	}
+}
+
+// told is what Delivered was called with.
+func (w *witness) told() []bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.delivered)
 }
 
 func describe(a chain.Answer) string {
@@ -140,7 +148,7 @@ func TestDo_HappyPath(t *testing.T) {
 	}
 	reply.Delivered(true)
 	reply.Delivered(false)
-	if diff := cmp.Diff([]bool{true}, w.delivered); diff != "" {
+	if diff := cmp.Diff([]bool{true}, w.told()); diff != "" {
 		t.Errorf("delivered (-want +got)\n%s", diff)
 	}
 }
@@ -279,11 +287,14 @@ func TestDo_Detached(t *testing.T) {
 			wantError(t, reply, -32603, "The request was cancelled")
 			w.want(t, nil, "detached request")
 			reply.Delivered(true)
+			if len(w.told()) != 0 {
+				t.Error("delivery was told before the settle")
+			}
 			if err := c.Wait(t.Context()); err != nil {
 				t.Fatalf("Wait: %v", err)
 			}
 			w.want(t, []string{`answered {"late":1}`}, "detached request")
-			if diff := cmp.Diff([]bool{false}, w.delivered); diff != "" {
+			if diff := cmp.Diff([]bool{false}, w.told()); diff != "" {
 				t.Errorf("delivered (-want +got)\n%s", diff)
 			}
 		})
@@ -363,10 +374,17 @@ func TestDo_Timeout(t *testing.T) {
 				t.Errorf("error %s", reply.Error)
 			}
 			w.want(t, []string{"lost"}, "failed request")
+			reply.Delivered(true)
+			if len(w.told()) != 0 {
+				t.Error("delivery was told before the last settle")
+			}
 			if err := c.Wait(t.Context()); err != nil {
 				t.Fatalf("Wait: %v", err)
 			}
 			w.want(t, []string{"lost", "answered {}"}, "failed request")
+			if diff := cmp.Diff([]bool{false}, w.told()); diff != "" {
+				t.Errorf("delivered (-want +got)\n%s", diff)
+			}
 		})
 	})
 	t.Run("the shortest of several counts", func(t *testing.T) {
@@ -429,7 +447,7 @@ func TestDo_Respond(t *testing.T) {
 		}
 		w.want(t, nil, "responded request replay")
 		reply.Delivered(true)
-		if diff := cmp.Diff([]bool{true}, w.delivered); diff != "" {
+		if diff := cmp.Diff([]bool{true}, w.told()); diff != "" {
 			t.Errorf("delivered (-want +got)\n%s", diff)
 		}
 	})
@@ -495,7 +513,7 @@ func TestDo_Block(t *testing.T) {
 			}
 			w.want(t, []string{"unsent"}, "blocked request b")
 			reply.Delivered(true)
-			if diff := cmp.Diff([]bool{false}, w.delivered); diff != "" {
+			if diff := cmp.Diff([]bool{false}, w.told()); diff != "" {
 				t.Errorf("delivered (-want +got)\n%s", diff)
 			}
 		})

@@ -103,7 +103,9 @@ type Observer struct {
 	// Explain is asked, after Settled, for the error that the requester gets when the dispatch ended Lost or
 	// Unsent. Nil: a generic one.
 	Explain func(ctx context.Context, x *Exchange, a Answer) *interceptors.BlockError
-	// Delivered is called when it is known whether the final answer reached the requester.
+	// Delivered is called once per exchange, after the last Settled: whether the answer reached the
+	// requester. It is false too where that is not known, where the reply was no answer, and for an answer
+	// that came after the requester had left or been told of a timeout.
 	Delivered func(ctx context.Context, x *Exchange, delivered bool)
 	// Outcome is called once per operation.
 	Outcome func(ctx context.Context, x *Exchange, o Outcome)

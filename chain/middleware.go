@@ -27,8 +27,8 @@ type MiddlewareOptions struct {
 // changes keeps its typed values; a changed request is decoded into fresh params, and a changed or
 // recorded result goes out as the bytes it is.
 //
-// Delivery is reported for connections that tell when they break (stdio, in memory). Over HTTP a server
-// cannot see whether its answer arrived, and nothing is reported.
+// Delivery is seen on connections that tell when they break (stdio, in memory). Over HTTP a middleware
+// cannot see whether its answer arrived, and reports that it did not.
 func (c *Chain) Middleware(opts *MiddlewareOptions) mcp.Middleware {
 	m := &middleware{chain: c}
 	if opts != nil {
@@ -72,9 +72,7 @@ func (m *middleware) handle(ctx context.Context, method string, req mcp.Request,
 // delivered reports what can be known at this point: the SDK writes the answer only after we return.
 func (m *middleware) delivered(ctx context.Context, req mcp.Request, reply *Reply) {
 	overHTTP := req.GetExtra() != nil && req.GetExtra().Header != nil
-	if !overHTTP || ctx.Err() != nil {
-		reply.Delivered(ctx.Err() == nil)
-	}
+	reply.Delivered(!overHTTP && ctx.Err() == nil)
 }
 
 func (m *middleware) request(method string, req mcp.Request) (*Request, error) {

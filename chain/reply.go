@@ -3,7 +3,6 @@ package chain
 import (
 	"context"
 	"encoding/json"
-	"sync/atomic"
 
 	"github.com/undolog/undolog/interceptors"
 )
@@ -16,19 +15,14 @@ type Reply struct {
 
 	carries   bool       // the reply is the answer, not a word about its absence
 	operation *operation // nil for what is not governed
-	told      atomic.Bool
 }
 
-// Delivered tells the observer whether the reply reached the requester. Transports call it once, when
-// they know: written to a connection that lives, and not cancelled before. Where they cannot know they do
-// not call it. A reply that carries no answer (a refusal, a timeout) never counts as one delivered.
+// Delivered tells the observer whether the reply reached the requester: written to a connection that
+// lives, and not cancelled before. Transports MUST call it once; false also stands for not knowing. A
+// reply that carries no answer (a refusal, a timeout) never counts as one delivered.
 func (r *Reply) Delivered(delivered bool) {
-	if r.operation == nil || !r.told.CompareAndSwap(false, true) {
-		return
-	}
-	o := r.operation
-	if told := o.chain.opts.Observer.Delivered; told != nil {
-		o.observe(context.Background(), func(ctx context.Context) { told(ctx, o.exchange, delivered && r.carries) })
+	if r.operation != nil && r.operation.told.CompareAndSwap(false, true) {
+		r.operation.delivered(context.Background(), delivered && r.carries)
 	}
 }
 
