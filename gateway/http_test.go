@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,48 +24,63 @@ import (
 )
 
 func TestFront_GoSDKAgents(t *testing.T) {
+	upstreams := map[string]func(*testing.T, *mcp.Server) dialFunc{"pipe": sdkUpstream, "HTTP": sdkHTTPUpstream}
 	for _, version := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
-		t.Run(version, func(t *testing.T) {
-			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-			server := mcp.NewServer(&mcp.Implementation{Name: "sdk", Version: "1"}, nil)
-			addSDKTools(server)
-			f := newFront(t, nil, sdkUpstream(server))
-			progressed, listed := make(chan struct{}, 1), make(chan struct{}, 1)
-			client := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, &mcp.ClientOptions{
-				ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { progressed <- struct{}{} },
-				ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { listed <- struct{}{} },
-				CreateMessageHandler: func(context.Context, *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
-					return &mcp.CreateMessageResult{Model: "m", Role: "assistant", Content: &mcp.TextContent{Text: "sampled"}}, nil
-				},
+		for kind, upstream := range upstreams {
+			t.Run(version+" over "+kind, func(t *testing.T) {
+				leak := goleak.IgnoreCurrent()
+				t.Cleanup(func() { goleak.VerifyNone(t, leak) }) // the last to run
+				server := mcp.NewServer(&mcp.Implementation{Name: "sdk", Version: "1"}, nil)
+				addSDKTools(server)
+				testGoSDKAgent(t, version, server, newFront(t, nil, upstream(t, server)))
 			})
-			transport := &mcp.StreamableClientTransport{Endpoint: f.url}
-			session, err := client.Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
-			if err != nil {
-				t.Fatalf("connect: %v", err)
-			}
-			defer f.close()
-			defer session.Close()
-			if got := session.InitializeResult().ProtocolVersion; got != version {
-				t.Errorf("negotiated %s, want %s", got, version)
-			}
-			params := &mcp.CallToolParams{Name: "progress", Meta: mcp.Meta{"progressToken": "p"}}
-			res, err := session.CallTool(t.Context(), params)
-			if err != nil || res.Content[0].(*mcp.TextContent).Text != "done" {
-				t.Fatalf("call: %v, %v", res, err)
-			}
-			await(t, progressed, "progress")
-			if version != "2026-07-28" { // its sampling is part of the answer, and tested where that is
-				res, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "sample"})
-				if err != nil || res.IsError || res.Content[0].(*mcp.TextContent).Text != "sampled" {
-					t.Fatalf("sample: %v, %v", res, err)
-				}
-			}
-			mcp.AddTool(server, &mcp.Tool{Name: "late"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
-				return nil, nil, nil
-			})
-			await(t, listed, "the change of the tool list")
-		})
+		}
 	}
+}
+
+// testGoSDKAgent uses server through f as a go-sdk client does.
+func testGoSDKAgent(t *testing.T, version string, server *mcp.Server, f *front) {
+	progressed, listed := make(chan struct{}, 1), make(chan struct{}, 1)
+	client := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, &mcp.ClientOptions{
+		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { progressed <- struct{}{} },
+		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { listed <- struct{}{} },
+		CreateMessageHandler: func(context.Context, *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
+			return &mcp.CreateMessageResult{Model: "m", Role: "assistant", Content: &mcp.TextContent{Text: "sampled"}}, nil
+		},
+	})
+	transport := &mcp.StreamableClientTransport{Endpoint: f.url}
+	session, err := client.Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		t.Fatalf("connect: %v", err)
+	}
+	defer f.close()
+	defer session.Close()
+	if got := session.InitializeResult().ProtocolVersion; got != version {
+		t.Errorf("negotiated %s, want %s", got, version)
+	}
+	params := &mcp.CallToolParams{Name: "progress", Meta: mcp.Meta{"progressToken": "p"}}
+	res, err := session.CallTool(t.Context(), params)
+	if err != nil || res.Content[0].(*mcp.TextContent).Text != "done" {
+		t.Fatalf("call: %v, %v", res, err)
+	}
+	await(t, progressed, "progress")
+	if version != "2026-07-28" { // its sampling is part of the answer, and tested where that is
+		res, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "sample"})
+		if err != nil || res.IsError || res.Content[0].(*mcp.TextContent).Text != "sampled" {
+			t.Fatalf("sample: %v, %v", res, err)
+		}
+	}
+	if _, err := session.ListTools(t.Context(), nil); err != nil { // the client learns which argument is a header
+		t.Fatal(err)
+	}
+	res, err = session.CallTool(t.Context(), &mcp.CallToolParams{Name: "region", Arguments: map[string]any{"region": " ü"}})
+	if err != nil || res.IsError {
+		t.Errorf("call with a header argument: %v, %v", res, err)
+	}
+	mcp.AddTool(server, &mcp.Tool{Name: "late"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+		return nil, nil, nil
+	})
+	await(t, listed, "the change of the tool list")
 }
 
 func TestFront_BytesPassUnchanged(t *testing.T) {
@@ -84,17 +100,22 @@ func TestFront_BytesPassUnchanged(t *testing.T) {
 	}
 }
 
-func TestFront_TwentyMegabytesPassBothWays(t *testing.T) {
+func TestFront_ResultOfTwentyMegabytesPasses(t *testing.T) {
 	big := strings.Repeat("x", 20<<20)
 	f := newFront(t, nil, scripted(func(m *gateway.Message, send func(string)) {
 		if m.Method == "tools/call" {
-			send(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"got":` + fmt.Sprint(len(m.Params)) + `,"text":"` + big + `"}}`)
+			send(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"text":"` + big + `"}}`)
 		}
 	}))
-	client := f.agent(t, "2026-07-28")
-	m, err := client.Do(t.Context(), "1", mcptest.ToolCall("1", "x", `{"text":"`+big+`"}`, mcptest.MetaMembers))
-	if err != nil || len(m.Result) < len(big) || !strings.HasPrefix(string(m.Result), `{"got":2097`) {
-		t.Errorf("got %d bytes, %v, %.40s", len(m.Result), err, m.Result)
+	session := f.agent(t, "2025-11-25").Session
+	for body, header := range map[string]map[string]string{
+		mcptest.ToolCall("1", "x", "{}", ""):                  {"Mcp-Session-Id": session},
+		mcptest.ToolCall("1", "x", "{}", mcptest.MetaMembers): {"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "x"},
+	} {
+		answer, err := io.ReadAll(f.do(t, "", body, header).Body)
+		if err != nil || !bytes.Contains(answer, []byte(`"text":"`+big+`"}}`)) {
+			t.Errorf("got %d bytes, %v: %.100s", len(answer), err, answer)
+		}
 	}
 }
 
@@ -659,7 +680,7 @@ func (f *front) expectGone(t *testing.T, client *mcptest.HTTP) {
 }
 
 // sdkUpstream opens a go-sdk server over a pipe.
-func sdkUpstream(server *mcp.Server) dialFunc {
+func sdkUpstream(_ *testing.T, server *mcp.Server) dialFunc {
 	return func(context.Context, *gateway.AgentInfo) (gateway.Conn, error) {
 		fromGateway, toServer := io.Pipe()
 		fromServer, toGateway := io.Pipe()
@@ -667,6 +688,24 @@ func sdkUpstream(server *mcp.Server) dialFunc {
 			return nil, err
 		}
 		return gateway.NewLineConn(fromServer, toServer, nil), nil
+	}
+}
+
+// sdkHTTPUpstream opens a go-sdk server over HTTP, both generations at one address.
+func sdkHTTPUpstream(t *testing.T, server *mcp.Server) dialFunc {
+	get := func(*http.Request) *mcp.Server { return server }
+	stateful := mcp.NewStreamableHTTPHandler(get, nil)
+	stateless := mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{Stateless: true})
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Mcp-Protocol-Version") >= "2026-07-28" {
+			stateless.ServeHTTP(w, r)
+		} else {
+			stateful.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(up.Close)
+	return func(ctx context.Context, _ *gateway.AgentInfo) (gateway.Conn, error) {
+		return gateway.DialHTTP(ctx, up.URL, nil)
 	}
 }
 
@@ -695,8 +734,8 @@ func scriptedAll(handle func(m *gateway.Message, send func(string))) dialFunc {
 		fromGateway, toServer := io.Pipe()
 		fromServer, toGateway := io.Pipe()
 		go func() {
-			defer toGateway.Close()
 			server := gateway.NewLineConn(fromGateway, toGateway, limits)
+			defer server.Close()
 			for {
 				m, err := server.Read(context.Background())
 				if err != nil {

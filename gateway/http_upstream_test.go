@@ -93,6 +93,10 @@ func addSDKTools(server *mcp.Server) {
 		err := r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: 1})
 		return text("done"), nil, err
 	})
+	schema := json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)
+	server.AddTool(&mcp.Tool{Name: "region", InputSchema: schema}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return text("done"), nil
+	})
 	mcp.AddTool(server, &mcp.Tool{Name: "sample"}, func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
 		res, err := r.Session.CreateMessage(ctx, &mcp.CreateMessageParams{MaxTokens: 5})
 		if err != nil {
@@ -128,11 +132,9 @@ func TestUpstream_AnswerOfTwentyMegabytesPasses(t *testing.T) {
 	c := serve(t, func(w http.ResponseWriter, r *http.Request, id string) {
 		answerJSON(w, r, id, `{"text":"`+big+`"}`)
 	})
-	for _, accept := range []string{"1", "2"} { // odd ids are answered by events, even ones by a JSON body
-		c.write(`{"jsonrpc":"2.0","id":` + accept + `,"method":"tools/call","params":{"name":"x"}}`)
-		if m := c.read(); len(m.Result) != len(big)+11 {
-			t.Errorf("result of call %s has %d bytes", accept, len(m.Result))
-		}
+	c.write(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`)
+	if m := c.read(); len(m.Result) != len(big)+11 {
+		t.Errorf("result has %d bytes", len(m.Result))
 	}
 }
 
