@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/undolog/undolog/internal/mcptest"
@@ -133,6 +132,5 @@ func gateway(t *testing.T, agentHTTP bool, upstream target) target {
 	if !agentHTTP {
 		return target{command: args}
 	}
-	url := mcptest.StartHTTP(t, exec.Command(args[0], args[1:]...))
-	return target{url: strings.TrimSuffix(url, "/") + "/mcp"}
+	return target{url: mcptest.StartHTTP(t, exec.Command(args[0], args[1:]...))}
 }
