@@ -122,7 +122,7 @@ func (c *Chain) discover(ctx context.Context) *snapshot {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discoveryTimeout)
 	defer cancel()
 	s := &snapshot{}
-	for i, h := range c.hosts {
+	for _, h := range c.hosts {
 		now := c.opts.Now()
 		if until := c.validUntil(h); h.asked.IsZero() || !until.IsZero() && !now.Before(until) {
 			c.ask(ctx, h, now)
@@ -130,7 +130,7 @@ func (c *Chain) discover(ctx context.Context) *snapshot {
 		if until := c.validUntil(h); s.until.IsZero() || !until.IsZero() && until.Before(s.until) {
 			s.until = until
 		}
-		s.entries = append(s.entries, c.entriesOf(h, i)...)
+		s.entries = append(s.entries, c.entriesOf(h)...)
 	}
 	return s
 }
@@ -159,7 +159,7 @@ func (c *Chain) ask(ctx context.Context, h *hostEntry, now time.Time) {
 
 // entriesOf resolves what h offers with its policy; required interceptors that are missing come as
 // entries that fail.
-func (c *Chain) entriesOf(h *hostEntry, order int) []*entry {
+func (c *Chain) entriesOf(h *hostEntry) []*entry {
 	var entries []*entry
 	seen := make(map[string]bool)
 	for i := range h.listed {
@@ -174,15 +174,15 @@ func (c *Chain) entriesOf(h *hostEntry, order int) []*entry {
 		}
 		seen[d.Name] = true
 		if o := h.policy.Overrides[d.Name]; !o.Disabled {
-			entries = append(entries, newEntry(h, order, *d, o))
+			entries = append(entries, newEntry(h, *d, o))
 		}
 	}
-	return append(entries, h.missing(order, seen)...)
+	return append(entries, h.missing(seen)...)
 }
 
 var errMissing = errors.New("required interceptor is not there")
 
-func (h *hostEntry) missing(order int, seen map[string]bool) []*entry {
+func (h *hostEntry) missing(seen map[string]bool) []*entry {
 	var entries []*entry
 	for _, name := range slices.Sorted(maps.Keys(h.policy.Required)) {
 		if seen[name] {
@@ -192,7 +192,7 @@ func (h *hostEntry) missing(order int, seen map[string]bool) []*entry {
 			{Events: []string{"*"}, Phase: interceptors.PhaseRequest},
 			{Events: []string{"*"}, Phase: interceptors.PhaseResponse},
 		}
-		e := newEntry(h, order, interceptors.Descriptor{Name: name, Type: h.policy.Required[name], Hooks: everywhere}, h.policy.Overrides[name])
+		e := newEntry(h, interceptors.Descriptor{Name: name, Type: h.policy.Required[name], Hooks: everywhere}, h.policy.Overrides[name])
 		e.missing = errMissing
 		if h.err != nil {
 			e.missing = fmt.Errorf("%w: %w", errMissing, h.err)

@@ -271,6 +271,33 @@ func TestExecute_ValidationPass(t *testing.T) {
 			t.Errorf("context member = %s", got)
 		}
 	})
+	t.Run("so has a host that is not in process", func(t *testing.T) {
+		host := answering("vandal", interceptors.TypeValidation, nil)
+		host.invoke = func(_ context.Context, p *interceptors.InvokeParams) (*interceptors.Result, error) {
+			clear(p.Payload)
+			return &interceptors.Result{Valid: true}, nil
+		}
+		c := newChain(t, nil)
+		use(t, c, host, nil)
+		wantAllow(t, execute(t, c, chain.Receiving, hi), hi)
+	})
+	t.Run("of several objections the first in plan order counts", func(t *testing.T) {
+		r := execute(t, newChain(t, nil, validator("b", denyAll), validator("a", denyAll)), chain.Receiving, hi)
+		wantDeny(t, r, chain.StatusValidationFailed)
+		if r.Abort.Interceptor != "b" {
+			t.Errorf("abort %+v", r.Abort)
+		}
+	})
+	t.Run("a denial takes back an answer in the target's place", func(t *testing.T) {
+		r := execute(t, newChain(t, nil, validator("v", denyAll),
+			mutator("replay", func(context.Context, *interceptors.Invocation) (*interceptors.Change, error) {
+				return nil, &interceptors.RespondError{Result: raw(`{}`)}
+			})), chain.Sending, hi)
+		wantDeny(t, r, chain.StatusValidationFailed)
+		if r.Respond != nil {
+			t.Errorf("answer %s", r.Respond.Result)
+		}
+	})
 	t.Run("a denial keeps mutators of either mode from being called", func(t *testing.T) {
 		var calls seen
 		c := newChain(t, nil, validator("v", denyAll),

@@ -12,7 +12,7 @@ import (
 // mutate runs the mutation pass: one after the other, each on what the one before left, all or nothing.
 // A mutator that answers in the target's place ends it.
 func (r *run) mutate(ctx context.Context) bool {
-	before, changed := r.current, false
+	changed := false
 	for _, e := range r.plan.mutators {
 		o := r.invoke(ctx, e)
 		var next json.RawMessage
@@ -32,10 +32,8 @@ func (r *run) mutate(ctx context.Context) bool {
 			r.out.Modified = changed
 			return true
 		case o.block != nil:
-			r.current = before
 			return r.abort(ctx, e, StatusMutationFailed, &Abort{Denied: true, Reason: o.block.Message, Block: o.block})
 		case o.failure != nil && !e.failOpen:
-			r.current = before
 			return r.abort(ctx, e, StatusMutationFailed, &Abort{Reason: o.failure.Error()})
 		case next != nil:
 			rec.Applied, changed = true, true

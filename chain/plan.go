@@ -16,7 +16,6 @@ import (
 // protocol's default.
 type entry struct {
 	host       Host
-	hostOrder  int
 	trusted    bool
 	local      bool
 	descriptor interceptors.Descriptor
@@ -29,10 +28,9 @@ type entry struct {
 	missing    error                   // a required interceptor that cannot be called
 }
 
-func newEntry(h *hostEntry, order int, d interceptors.Descriptor, o Override) *entry {
+func newEntry(h *hostEntry, d interceptors.Descriptor, o Override) *entry {
 	e := &entry{
 		host:       h.host,
-		hostOrder:  order,
 		trusted:    h.trusted,
 		local:      h.local,
 		descriptor: d,
@@ -102,12 +100,12 @@ func derive(entries []*entry, k planKey) *plan {
 			p.validators = append(p.validators, e)
 		}
 	}
-	// Go compares strings by bytes, which for UTF-8 is the order of Unicode scalar values.
+	// Go compares strings by bytes, which for UTF-8 is the order of Unicode scalar values. Entries come in
+	// the order of their hosts, which decides between equals.
 	slices.SortStableFunc(p.mutators, func(a, b *entry) int {
 		return cmp.Or(
 			cmp.Compare(a.priorityIn(k.phase), b.priorityIn(k.phase)),
-			cmp.Compare(a.descriptor.Name, b.descriptor.Name),
-			cmp.Compare(a.hostOrder, b.hostOrder))
+			cmp.Compare(a.descriptor.Name, b.descriptor.Name))
 	})
 	return p
 }
