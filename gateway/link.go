@@ -37,9 +37,9 @@ type link struct {
 	cancel  context.CancelFunc
 
 	mu       sync.Mutex
-	conn     Conn // nil while down
-	busy     chan struct{}
-	opened   bool // it was up once
+	conn     Conn     // nil while down
+	busy     *attempt // somebody is opening or clearing away
+	opened   bool     // it was up once
 	upSince  time.Time
 	failures int
 	retryAt  time.Time
@@ -53,6 +53,12 @@ type pending struct {
 	done    func(ending)
 	sending bool  // Write has not returned
 	orphan  error // the upstream died while sending
+}
+
+// attempt is one try to open the upstream, or the clearing away of one that has died.
+type attempt struct {
+	done chan struct{}
+	err  error // set before done is closed
 }
 
 // life is one connection of a link.
@@ -70,14 +76,13 @@ type ending struct {
 
 // DownError says that an upstream is down and when it may be started again.
 type DownError struct {
-	Target string
-	After  time.Duration // until the next try; zero: the next call tries
-	Cause  error
+	After time.Duration // until the next try; zero: the next call tries
+	Cause error
 }
 
 func (e *DownError) Error() string {
 	if e.After <= 0 {
-		return fmt.Sprintf("upstream is down: %v", e.Cause)
+		return fmt.Sprintf("upstream is down: %v; it is started again on the next call", e.Cause)
 	}
 	return fmt.Sprintf("upstream is down: %v; it is not started again for %s", e.Cause, e.After.Round(100*time.Millisecond))
 }
@@ -109,24 +114,32 @@ func (l *link) open(ctx context.Context) (Conn, error) {
 		case l.busy != nil:
 			busy := l.busy
 			l.mu.Unlock()
-			if err := waitFor(ctx, busy); err != nil {
+			if err := waitFor(ctx, busy.done); err != nil {
 				return nil, err
+			}
+			if busy.err != nil {
+				return nil, busy.err
 			}
 			continue
 		}
 		rest := l.retryAt.Sub(l.now())
 		if rest > backoffWait {
-			err := &DownError{Target: l.target, After: rest, Cause: l.cause}
+			err := l.downError()
 			l.mu.Unlock()
 			return nil, err
 		}
-		busy := make(chan struct{})
+		busy := &attempt{done: make(chan struct{})}
 		l.busy = busy
 		l.readers.Add(1) // under the lock: close waits for it
 		l.mu.Unlock()
 		// Not under ctx: others wait for the same upstream, and a caller that leaves must not end it.
 		go l.reopen(rest, busy)
 	}
+}
+
+// downError says when the upstream may be opened again. The caller holds mu.
+func (l *link) downError() error {
+	return &DownError{After: max(0, l.retryAt.Sub(l.now())), Cause: l.cause}
 }
 
 func waitFor(ctx context.Context, ch <-chan struct{}) error {
@@ -138,8 +151,8 @@ func waitFor(ctx context.Context, ch <-chan struct{}) error {
 	}
 }
 
-// reopen is one attempt to bring the upstream up. It ends by closing busy.
-func (l *link) reopen(rest time.Duration, busy chan struct{}) {
+// reopen is one attempt to bring the upstream up. It ends busy.
+func (l *link) reopen(rest time.Duration, busy *attempt) {
 	defer l.readers.Done()
 	if rest > 0 {
 		select {
@@ -163,13 +176,14 @@ func (l *link) reopen(rest time.Duration, busy chan struct{}) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer close(busy.done)
 	l.busy = nil
-	close(busy)
 	if err == nil && born.dead {
 		err = born.cause
 	}
 	if err != nil {
 		l.rest(err)
+		busy.err = l.downError()
 		return
 	}
 	if l.opened {
@@ -268,10 +282,10 @@ func (l *link) died(born *life, cause error) {
 	l.mu.Lock()
 	born.dead, born.cause = true, cause
 	current := l.conn == born.conn
-	var busy chan struct{}
+	var busy *attempt
 	if current { // nobody may start the next one before this one is gone
 		l.conn = nil
-		busy = make(chan struct{})
+		busy = &attempt{done: make(chan struct{})}
 		l.busy = busy
 	}
 	l.mu.Unlock()
@@ -290,7 +304,7 @@ func (l *link) died(born *life, cause error) {
 	if current {
 		l.rest(cause)
 		l.busy = nil
-		close(busy)
+		close(busy.done)
 	}
 	l.mu.Unlock()
 	for _, p := range ended {

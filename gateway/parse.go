@@ -123,17 +123,16 @@ func (m *Message) readEnvelope() error {
 	if _, err := dec.ReadToken(); err != nil {
 		return unexpectedEnd(err)
 	}
-	seen := make(map[string]bool, 8)
+	var seen members
 	for dec.PeekKind() != '}' {
 		name, err := dec.ReadToken()
 		if err != nil {
 			return unexpectedEnd(err)
 		}
 		key := name.String()
-		if seen[key] {
+		if !seen.add(key) {
 			return fmt.Errorf("member %q stands twice in the message", shorten(key))
 		}
-		seen[key] = true
 		v, err := dec.ReadValue()
 		if err != nil {
 			return unexpectedEnd(err)
@@ -146,7 +145,7 @@ func (m *Message) readEnvelope() error {
 	if _, err := dec.ReadToken(); err != nil {
 		return unexpectedEnd(err)
 	}
-	if !seen["jsonrpc"] {
+	if seen.known&1 == 0 {
 		return errors.New(`message has no "jsonrpc" member`)
 	}
 	if _, err := dec.ReadToken(); err != io.EOF {
@@ -267,6 +266,33 @@ func shorten(s string) string {
 		return s[:64] + "…"
 	}
 	return s
+}
+
+// members is the set of names that an envelope has.
+type members struct {
+	known uint // bit i: envelope[i]
+	other map[string]bool
+}
+
+var envelope = [...]string{"jsonrpc", "id", "method", "params", "result", "error"}
+
+// add reports false for a name that is there already.
+func (s *members) add(name string) bool {
+	for i, known := range envelope {
+		if name == known {
+			again := s.known&(1<<i) != 0
+			s.known |= 1 << i
+			return !again
+		}
+	}
+	if s.other[name] {
+		return false
+	}
+	if s.other == nil {
+		s.other = make(map[string]bool)
+	}
+	s.other[name] = true
+	return true
 }
 
 // unexpectedEnd names the end of the input for what it is inside a message.

@@ -24,6 +24,8 @@ import (
 func playProcess(role string) int {
 	say := func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 	switch role {
+	case "sdk":
+		return playSDK()
 	case "echo": // answers each line with itself, and ends with its input
 		in := bufio.NewScanner(os.Stdin)
 		for in.Scan() {

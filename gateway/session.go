@@ -29,8 +29,9 @@ type session struct {
 	calls  tracker // goroutines of governed requests
 	gone   atomic.Bool
 
-	ctx    context.Context // ends when the session is over
-	cancel context.CancelFunc
+	reading context.Context // ends when nothing more is taken from the agent
+	ctx     context.Context // ends when the session is over
+	cancel  context.CancelFunc
 
 	inFlightMu sync.Mutex
 	inFlight   map[string]*call           // of the agent
@@ -67,16 +68,29 @@ func (g *Gateway) newSession(agent Conn, info AgentInfo) *session {
 }
 
 func (s *session) run(ctx context.Context) error {
+	s.reading = ctx
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	defer s.cancel()
 	if _, err := s.link.open(ctx); err != nil {
 		s.link.close()
-		return errors.Join(err, s.agent.Close())
+		return errors.Join(notStarted(ctx, err), s.agent.Close())
 	}
 	err := s.readAgent(ctx)
 	s.end(ctx)
 	if closeErr := s.agent.Close(); err == nil {
 		err = closeErr
+	}
+	return err
+}
+
+// notStarted is what Serve says of an upstream that could not be opened at all.
+func notStarted(ctx context.Context, err error) error {
+	var down *DownError
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case errors.As(err, &down):
+		return down.Cause
 	}
 	return err
 }
@@ -103,16 +117,17 @@ func (s *session) readAgent(ctx context.Context) error {
 // refused deals with a message of the agent that is not relayed.
 func (s *session) refused(r *RefusedError) {
 	s.logger.Warn("message of the agent refused", slog.String("method", r.Method), slog.String("error", r.Message))
-	switch {
-	case r.IsResponse():
+	if r.IsResponse() {
 		if s.takeAsked(r.ID) {
 			s.link.notify(NewError(r.ID, codeInternal, "the answer was refused: "+r.Message, nil))
 			return
 		}
-		s.toAgent(NewError(r.ID, r.Code, r.Message, nil))
-	case r.ID != nil || r.Method == "":
-		s.toAgent(NewError(r.ID, r.Code, r.Message, nil))
+		if s.isInFlight(r.ID) { // an error under this id would be taken for that request's answer
+			s.toAgent(NewError(nil, r.Code, r.Message, nil))
+			return
+		}
 	}
+	s.toAgent(NewError(r.ID, r.Code, r.Message, nil))
 }
 
 // fromAgent takes one message of the agent.
@@ -214,6 +229,12 @@ func (s *session) begin(m *Message) (*call, error) {
 	return c, nil
 }
 
+func (s *session) isInFlight(id json.RawMessage) bool {
+	s.inFlightMu.Lock()
+	defer s.inFlightMu.Unlock()
+	return s.inFlight[idKey(id)] != nil
+}
+
 // finish takes a request out again and reports whether the agent has cancelled it.
 func (s *session) finish(c *call) (cancelled bool) {
 	key := idKey(c.m.ID)
@@ -231,7 +252,7 @@ func (s *session) finish(c *call) (cancelled bool) {
 
 // forward passes an ungoverned request on as it is.
 func (s *session) forward(c *call) {
-	_, err := s.link.request(s.ctx, c.m, func(e ending) { s.forwarded(c, e) })
+	_, err := s.link.request(s.reading, c.m, func(e ending) { s.forwarded(c, e) })
 	if err != nil {
 		s.forwarded(c, ending{cause: err})
 	}

@@ -163,6 +163,21 @@ func TestServe_refusesUnderTheRequestsID(t *testing.T) {
 	if id, code, _, _ := errorOf(t, r.agent.hear()); id != "null" || code != -32700 {
 		t.Errorf("answered under id %s with code %d", id, code)
 	}
+	for line, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":{"a":1},"method":"tools/call"}`: "null",
+		`{"jsonrpc":"2.0","id":8}`:                             "8",
+	} {
+		r.agent.say(line)
+		if id, code, _, _ := errorOf(t, r.agent.hear()); id != want || code != -32600 {
+			t.Errorf("%s is answered under id %s with code %d", line, id, code)
+		}
+	}
+	r.agent.say(`{"jsonrpc":"2.0","id":9,"method":"ping"}`)
+	up.hear()
+	r.agent.say(`{"jsonrpc":"2.0","id":9}`)
+	if id, _, _, _ := errorOf(t, r.agent.hear()); id != "null" {
+		t.Errorf("a request in flight is ended by the refusal of something else")
+	}
 	r.agent.say(`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"no id"}}`)
 	r.agent.say(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 	up.expect(`{"jsonrpc":"2.0","id":1,"method":"ping"}`) // and nothing before it
@@ -210,9 +225,6 @@ func TestServe_cancel(t *testing.T) {
 		r.agent.say(call("1", "write"))
 		up.hear()
 		r.agent.say(cancel)
-		if s.delivered(t) {
-			t.Error("a cancelled answer counts as delivered")
-		}
 		r.agent.say(call("1", "reuse")) // still on its way upstream
 		if id, code, _, _ := errorOf(t, r.agent.hear()); id != "1" || code != -32600 {
 			t.Errorf("answered under id %s with code %d", id, code)
@@ -223,6 +235,9 @@ func TestServe_cancel(t *testing.T) {
 		up.say(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
 		if a := s.settlement(t); a.Kind != chain.Answered || string(a.Result) != `{"content":[]}` {
 			t.Errorf("settled %+v", a)
+		}
+		if s.delivered(t) {
+			t.Error("a cancelled answer counts as delivered")
 		}
 		up.say(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 		r.agent.expect(`{"jsonrpc":"2.0","id":2,"result":{}}`)
@@ -424,12 +439,15 @@ func TestServe_end(t *testing.T) {
 		r.agent.say(call("1", "t"))
 		up.hear()
 		r.stop()
-		if s.delivered(t) {
-			t.Error("delivered to an agent that has left")
+		if _, _, _, reason := errorOf(t, r.agent.hear()); reason != "cancelled" {
+			t.Errorf("reason %q", reason)
 		}
 		up.say(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
 		if a := s.settlement(t); a.Kind != chain.Answered {
 			t.Errorf("settled %+v", a)
+		}
+		if s.delivered(t) {
+			t.Error("delivered to an agent that has left")
 		}
 		if err := r.end(); err != nil {
 			t.Errorf("Serve = %v", err)

@@ -189,12 +189,15 @@ func TestDo_hangingUp(t *testing.T) {
 		up := c.upstream()
 		_, id := up.hearRequest()
 		p.hangUp()
-		if err := p.end(); err == nil || s.delivered(t) {
+		if err := p.end(); err == nil {
 			t.Errorf("Do = %v", err)
 		}
 		up.say(`{"jsonrpc":"2.0","id":` + id + `,"result":{}}`)
 		if a := s.settlement(t); a.Kind != chain.Answered {
 			t.Errorf("settled %+v", a)
+		}
+		if s.delivered(t) {
+			t.Error("counts as delivered")
 		}
 	})
 	t.Run("in the middle of an answer is no delivery", func(t *testing.T) {

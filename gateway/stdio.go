@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 )
 
 // LineOptions configures a line connection.
@@ -33,6 +34,9 @@ type lineConn struct {
 	ended chan struct{} // closed when r has come to its end
 	done  chan struct{} // closed by Close
 
+	broken    chan struct{} // closed when a write has failed: what follows it could not be told apart
+	breakOnce sync.Once
+
 	queue []line        // the rest of a batch; owned by Read
 	write chan struct{} // holds one token: the right to write
 
@@ -52,7 +56,8 @@ func newLineConn(r io.ReadCloser, w io.WriteCloser, opts *LineOptions) *lineConn
 	}
 	c := &lineConn{
 		r: r, w: w, limits: opts.Limits.orDefaults(),
-		lines: make(chan line), ended: make(chan struct{}), done: make(chan struct{}), write: make(chan struct{}, 1),
+		lines: make(chan line), ended: make(chan struct{}), done: make(chan struct{}),
+		broken: make(chan struct{}), write: make(chan struct{}, 1),
 	}
 	c.write <- struct{}{}
 	return c
@@ -62,6 +67,7 @@ func newLineConn(r io.ReadCloser, w io.WriteCloser, opts *LineOptions) *lineConn
 // terminal or an inherited pipe cannot be interrupted.
 func (c *lineConn) Read(ctx context.Context) (*Message, error) {
 	c.start.Do(func() { go c.pump() })
+	broken, late := c.broken, (<-chan time.Time)(nil)
 	for len(c.queue) == 0 {
 		select {
 		case l := <-c.lines:
@@ -73,6 +79,10 @@ func (c *lineConn) Read(ctx context.Context) (*Message, error) {
 			return nil, io.EOF
 		case <-ctx.Done():
 			return nil, ctx.Err()
+		case <-broken: // the peer takes nothing more; it may have said its last words
+			broken, late = nil, time.After(lastWords)
+		case <-late:
+			return nil, errWriteFailed
 		}
 	}
 	next := c.queue[0]
@@ -178,8 +188,16 @@ func (c *lineConn) Write(ctx context.Context, m *Message) (written bool, err err
 		return false, ctx.Err()
 	}
 	n, err := c.w.Write(oneLine(m.Raw))
+	if err != nil {
+		c.breakOnce.Do(func() { close(c.broken) })
+	}
 	return n > 0, err
 }
+
+// lastWords is how long a peer that takes nothing more may still speak.
+const lastWords = time.Second
+
+var errWriteFailed = errors.New("the peer does not take what it is sent")
 
 func oneLine(raw []byte) []byte {
 	b := make([]byte, len(raw)+1)

@@ -130,6 +130,18 @@ func TestLineConn_Write(t *testing.T) {
 			t.Errorf("Write = %v, %v", written, err)
 		}
 	})
+	t.Run("a connection that takes nothing more ends", func(t *testing.T) {
+		r, w := io.Pipe()
+		r.Close()
+		in, far := io.Pipe()
+		defer far.Close()
+		c := gateway.NewLineConn(in, w, nil)
+		defer c.Close()
+		c.Write(t.Context(), gateway.NewNotification("m", nil))
+		if _, err := c.Read(t.Context()); err == nil {
+			t.Error("Read passed")
+		}
+	})
 	t.Run("many writers do not mix their lines", func(t *testing.T) {
 		r, w := io.Pipe()
 		out := gateway.NewLineConn(io.NopCloser(strings.NewReader("")), w, nil)
