@@ -42,7 +42,10 @@ func (l *Log) release(effect string) {
 	h := &l.heart
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.claims[effect]--; h.claims[effect] <= 0 {
+	switch n := h.claims[effect]; {
+	case n > 1:
+		h.claims[effect] = n - 1
+	case n == 1: // 0: a claim that lives by a lease, or was made by a process before us
 		delete(h.claims, effect)
 	}
 }

@@ -16,15 +16,15 @@ import (
 // then is. An outcome that comes late is taken when nobody else has moved the attempt: after a time-out
 // or a lost lease it still settles. When a person or another attempt was first, the effect is returned
 // as it is and a late answer is noted; that is no error, and neither is settling twice. On an error the
-// outcome is kept and tried again until the log is closed.
+// outcome is kept, the claim held, and recording tried again until the log is closed.
 func (l *Log) Settle(ctx context.Context, claim effect.Claim, contract *effect.Contract, outcome effect.Outcome) (*effect.Record, error) {
-	defer l.release(claim.Effect)
 	s := &settlement{log: l, claim: claim, outcome: outcome, to: effect.Settlement(contract, outcome)}
 	record, err := s.record(ctx)
 	if err != nil {
 		l.retrySettle(context.WithoutCancel(ctx), s)
 		return nil, fmt.Errorf("settle effect %s: %w", claim.Effect, err)
 	}
+	l.release(claim.Effect)
 	return record, nil
 }
 
@@ -100,8 +100,8 @@ type lateDetail struct {
 	State   string `json:"state"` // the state in which it found the effect
 }
 
-// retrySettle keeps an outcome that could not be recorded and tries again, more and more slowly. Until
-// it succeeds the effect is in doubt to others once the lease is over.
+// retrySettle keeps an outcome that could not be recorded and tries again, more and more slowly. Should
+// the heartbeat not be recorded either, the effect is in doubt to others.
 func (l *Log) retrySettle(ctx context.Context, s *settlement) {
 	started := l.spawn(func() {
 		for wait := 250 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
@@ -112,7 +112,8 @@ func (l *Log) retrySettle(ctx context.Context, s *settlement) {
 			case <-time.After(wait):
 			}
 			_, err := s.record(ctx)
-			if err == nil {
+			if err == nil || errors.Is(err, ErrNotFound) {
+				l.release(s.claim.Effect)
 				return
 			}
 			l.logger.WarnContext(ctx, "outcome not recorded yet", slog.String("effect", s.claim.Effect), slog.Any("error", err))
