@@ -90,6 +90,11 @@ func (i *Interceptors) claim(ctx context.Context, in *interceptors.Invocation, c
 		}
 		if begun.Claim != nil {
 			faults.Point("after-begin")
+			o.claim, o.effectID = begun.Claim, begun.Claim.Effect
+			if ctx.Err() != nil { // nobody will take the answer of this phase, so nobody will dispatch
+				i.settle(ctx, o, effect.Outcome{Kind: effect.OutcomeUnsent, Reason: "the invoker left before the claim was made"})
+				return nil, ctx.Err()
+			}
 			return i.execute(in, c, o, begun)
 		}
 		if begun.Verdict.Action != effect.ActJoin {
@@ -104,7 +109,6 @@ func (i *Interceptors) claim(ctx context.Context, in *interceptors.Invocation, c
 
 // execute stamps the claimed call and lets it go on.
 func (i *Interceptors) execute(in *interceptors.Invocation, c *toolCall, o *open, begun *store.Begun) (*interceptors.Change, error) {
-	o.claim, o.effectID = begun.Claim, begun.Claim.Effect
 	i.open.add(o, o.started)
 	payload, err := stampRequest(in.Payload, c, o.identity, begun.Claim)
 	if err != nil {
