@@ -41,6 +41,7 @@ func runGo(t *testing.T, plan string, to target) *transcript {
 	}
 	p.capture.mu.Lock()
 	tr := p.capture.tr
+	tr.Era = p.era()
 	tr.Steps = slices.Clone(tr.Steps)
 	p.capture.mu.Unlock()
 	return &tr

@@ -15,14 +15,15 @@ import (
 
 // driver runs a plan against a target.
 type driver struct {
-	name string
-	run  func(t *testing.T, plan string, to target) *transcript
+	name   string
+	modern bool // it offers 2026-07-28 and falls back by itself
+	run    func(t *testing.T, plan string, to target) *transcript
 }
 
 var drivers = []driver{
-	{"typescript v1", func(t *testing.T, plan string, to target) *transcript { return runNode(t, "v1.mjs", plan, to) }},
-	{"typescript v2", func(t *testing.T, plan string, to target) *transcript { return runNode(t, "v2.mjs", plan, to) }},
-	{"go", runGo},
+	{"typescript v1", false, func(t *testing.T, plan string, to target) *transcript { return runNode(t, "v1.mjs", plan, to) }},
+	{"typescript v2", true, func(t *testing.T, plan string, to target) *transcript { return runNode(t, "v2.mjs", plan, to) }},
+	{"go", true, runGo},
 }
 
 // TestGateway_IsTransparent drives each server directly and through the gateway, the agent and the
@@ -69,6 +70,9 @@ func compare(t *testing.T, s server, d driver, upstreamHTTP bool) {
 			if !got.takeExtension(t) {
 				t.Error("the gateway does not say that it is there")
 			}
+			if era := eraOf(s, d); got.Era != era {
+				t.Errorf("the client settled on the %s era, want %s", got.Era, era)
+			}
 			if diff := cmp.Diff(lines(want), lines(got.comparable(t, dir))); diff != "" {
 				t.Errorf("(-direct +through the gateway)\n%s", diff)
 			}
@@ -92,6 +96,14 @@ func (s server) target(t *testing.T, dir string, overHTTP bool) target {
 		return target{url: s.http(t, dir)}
 	}
 	return target{command: s.stdio(t, dir)}
+}
+
+// eraOf is the newest generation of the protocol that both sides speak.
+func eraOf(s server, d driver) string {
+	if s.modern && d.modern {
+		return "modern"
+	}
+	return "legacy"
 }
 
 func transportName(http bool) string {

@@ -17,16 +17,17 @@ import (
 
 // server is one of the servers that are driven. Each run gets a fresh copy of what it works on.
 type server struct {
-	plan  string
-	stdio func(t *testing.T, dir string) []string // command line
-	http  func(t *testing.T, dir string) string   // starts it and returns its URL; nil: it has none
+	plan   string
+	stdio  func(t *testing.T, dir string) []string // command line
+	http   func(t *testing.T, dir string) string   // starts it and returns its URL; nil: it has none
+	modern bool                                    // it speaks 2026-07-28
 }
 
 var servers = []server{
 	{plan: "everything", stdio: everythingCommand, http: startEverything},
 	{plan: "filesystem", stdio: filesystemCommand},
 	{plan: "memory", stdio: memoryCommand},
-	{plan: "payments", stdio: paymentsCommand, http: startPayments},
+	{plan: "payments", stdio: paymentsCommand, http: startPayments, modern: true},
 }
 
 // npmServer returns the main file of an installed server.

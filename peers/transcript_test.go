@@ -15,6 +15,7 @@ import (
 
 // transcript is what a driver has kept. Messages are texts, exactly as they came.
 type transcript struct {
+	Era           string   `json:"era"` // legacy, or modern from 2026-07-28 on
 	Steps         []record `json:"steps"`
 	Requests      []string `json:"requests"`      // of the server, in order
 	Notifications []string `json:"notifications"` // of the server but progress

@@ -13,7 +13,7 @@ export async function main(connect) {
   capture.begin("connect").outcome = "ok";
   const peer = await connect(options, capture);
   await run(peer, plan);
-  const transcript = JSON.stringify(capture.transcript());
+  const transcript = JSON.stringify({ era: peer.era(), ...capture.transcript() });
   await peer.close();
   await new Promise((resolve) => process.stdout.write(transcript + "\n", resolve));
   process.exit(0);
