@@ -163,6 +163,7 @@ type governed struct {
 	outgoing func(params json.RawMessage) *Message
 	// cancelled makes the params of notifications/cancelled for it.
 	cancelled func(ctx context.Context) json.RawMessage
+	turn      *turn                   // nil: at once
 	answer    atomic.Pointer[Message] // the upstream's
 	failed    atomic.Pointer[error]   // why there is none
 }
@@ -182,11 +183,18 @@ func (c *core) dispatch(ctx context.Context, g *governed, params json.RawMessage
 	c.open.add()
 	defer c.open.done()
 	out := g.outgoing(params)
-	answer, written, err := c.link.roundTrip(ctx, out)
-	switch {
-	case err != nil && !written:
+	g.turn.wait(ctx)
+	ends, written, err := c.link.start(ctx, out)
+	g.turn.leave()
+	if err != nil && !written {
 		g.failed.Store(&err)
 		return chain.Answer{Kind: chain.Unsent, Cause: err}
+	}
+	var answer *Message
+	if err == nil {
+		answer, err = answerOf(ctx, ends)
+	}
+	switch {
 	case err != nil:
 		if ctx.Err() != nil {
 			c.link.abandon(out.ID, g.cancelled(ctx))
@@ -251,7 +259,11 @@ func (c *core) ask(ctx context.Context, method string, params json.RawMessage) (
 
 func (c *core) askOn(ctx context.Context, conn Conn, method string, params json.RawMessage) (json.RawMessage, error) {
 	m := NewRequest(c.newID(c.lastID.Add(1)), method, params)
-	answer, _, err := c.link.roundTripOn(ctx, conn, m)
+	ends, _, err := c.link.startOn(ctx, conn, m)
+	var answer *Message
+	if err == nil {
+		answer, err = answerOf(ctx, ends)
+	}
 	switch {
 	case err != nil:
 		if ctx.Err() != nil && method != methodInitialize {

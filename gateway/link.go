@@ -367,26 +367,28 @@ func (l *link) requestOn(ctx context.Context, conn Conn, m *Message, done func(e
 	}
 }
 
-// roundTrip sends a request and waits for its answer. A ctx that ends first leaves the request to
-// abandon.
-func (l *link) roundTrip(ctx context.Context, m *Message) (answer *Message, written bool, err error) {
+// start sends a request whose end comes on the channel.
+func (l *link) start(ctx context.Context, m *Message) (ends <-chan ending, written bool, err error) {
 	conn, err := l.open(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	return l.roundTripOn(ctx, conn, m)
+	return l.startOn(ctx, conn, m)
 }
 
-func (l *link) roundTripOn(ctx context.Context, conn Conn, m *Message) (answer *Message, written bool, err error) {
-	ends := make(chan ending, 1)
-	if written, err = l.requestOn(ctx, conn, m, func(e ending) { ends <- e }); err != nil {
-		return nil, written, err
-	}
+func (l *link) startOn(ctx context.Context, conn Conn, m *Message) (ends <-chan ending, written bool, err error) {
+	ch := make(chan ending, 1)
+	written, err = l.requestOn(ctx, conn, m, func(e ending) { ch <- e })
+	return ch, written, err
+}
+
+// answerOf waits for the end of a request. When ctx ends first the request is left to abandon.
+func answerOf(ctx context.Context, ends <-chan ending) (*Message, error) {
 	select {
 	case e := <-ends:
-		return e.m, true, e.cause
+		return e.m, e.cause
 	case <-ctx.Done():
-		return nil, true, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 

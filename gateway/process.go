@@ -78,6 +78,7 @@ type process struct {
 	cmd    *exec.Cmd
 
 	stdin      io.Closer
+	tail       []string      // the last lines of stderr; read after stderrDone
 	exited     chan struct{} // closed when the process has been reaped
 	stderrDone chan struct{}
 	ended      chan struct{} // closed when its whole group is gone
@@ -161,6 +162,9 @@ func (p *process) watch(stderr io.Closer) {
 		stderr.Close()
 		<-p.stderrDone
 	}
+	if !p.cmd.ProcessState.Success() && !p.logger.Enabled(context.Background(), slog.LevelInfo) {
+		p.logger.Warn("upstream failed", slog.String("command", p.name), slog.Any("stderr", p.tail))
+	}
 	if !await(5*p.grace, p.lineConn.ended, p.closing) {
 		p.lineConn.r.Close()
 	}
@@ -184,6 +188,9 @@ func await(d time.Duration, chans ...<-chan struct{}) bool {
 	}
 }
 
+// stderrTail is how many lines of stderr a failure is logged with where the log does not have them yet.
+const stderrTail = 10
+
 func (p *process) logStderr(r io.ReadCloser) {
 	defer close(p.stderrDone)
 	defer r.Close()
@@ -192,6 +199,7 @@ func (p *process) logStderr(r io.ReadCloser) {
 		text, err := br.ReadSlice('\n') // a longer line comes in pieces
 		if line := strings.TrimRight(string(text), "\r\n"); line != "" {
 			p.logger.Info("upstream stderr", slog.String("line", line))
+			p.tail = append(p.tail[max(0, len(p.tail)+1-stderrTail):], line)
 		}
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return

@@ -146,6 +146,16 @@ func TestStartProcess(t *testing.T) {
 			t.Errorf("the log has no stderr: %s", log.String())
 		}
 	})
+	t.Run("what it said on stderr is logged with a failure, also by a quiet log", func(t *testing.T) {
+		var log lockedBuffer
+		quiet := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		c := startProcess(t, "parting", &gateway.ProcessOptions{Logger: quiet})
+		readMethod(t, c, "last/words")
+		c.Close()
+		if !strings.Contains(log.String(), "not feeling well") {
+			t.Errorf("the log has no stderr: %s", log.String())
+		}
+	})
 	t.Run("one that listens to nothing is killed by Close", func(t *testing.T) {
 		c := startProcess(t, "deaf", nil)
 		readMethod(t, c, "up")

@@ -154,9 +154,10 @@ type spy struct {
 	mu       sync.Mutex
 	stamp    bool // add a member to the request's _meta
 	detach   bool
-	respond  json.RawMessage // answer in the target's place
-	seen     []string        // payloads of the request phase
-	answers  []string        // payloads of the response phase
+	respond  json.RawMessage          // answer in the target's place
+	hold     map[string]chan struct{} // events whose request phase waits
+	seen     []string                 // payloads of the request phase
+	answers  []string                 // payloads of the response phase
 	settled  chan chain.Answer
 	delivery chan bool
 }
@@ -166,6 +167,9 @@ func newSpy() *spy {
 }
 
 func (s *spy) request(_ context.Context, in *interceptors.Invocation) (*interceptors.Change, error) {
+	if held := s.hold[in.Event]; held != nil {
+		<-held
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen = append(s.seen, in.Event+" "+string(in.Payload))

@@ -26,6 +26,7 @@ type session struct {
 	core
 	agent  Conn
 	replay replay
+	order  order
 	calls  tracker // goroutines of governed requests
 	gone   atomic.Bool
 
@@ -35,6 +36,7 @@ type session struct {
 
 	inFlightMu sync.Mutex
 	inFlight   map[string]*call           // of the agent
+	greeting   chan struct{}              // closed when the last initialize has been answered; nil before the first
 	asked      map[string]json.RawMessage // ids of the upstream's requests to the agent
 	busy       tracker                    // the agent's requests, subscriptions aside
 }
@@ -44,7 +46,9 @@ type call struct {
 	m         *Message
 	cancel    context.CancelCauseFunc // nil when not governed
 	cancelled bool
-	open      bool // it ends when the agent says so, not when it is answered
+	turn      *turn         // of a governed request
+	greeting  chan struct{} // of an initialize: closed when it has ended
+	open      bool          // it ends when the agent says so, not when it is answered
 }
 
 // cancelledError is the cause of a context that the agent has cancelled.
@@ -192,6 +196,12 @@ func (s *session) request(m *Message) {
 		s.toAgent(NewError(m.ID, codeInvalidRequest, err.Error(), nil))
 		return
 	}
+	if m.Method == methodInitialize {
+		c.greeting = make(chan struct{})
+		s.inFlightMu.Lock()
+		s.greeting = c.greeting
+		s.inFlightMu.Unlock()
+	}
 	if !chain.Governed(m.Method) {
 		s.forward(c)
 		return
@@ -199,11 +209,17 @@ func (s *session) request(m *Message) {
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	s.inFlightMu.Lock()
 	c.cancel = cancel
+	c.turn = s.order.take()
+	greeting := s.greeting
 	s.inFlightMu.Unlock()
 	s.calls.add()
 	go func() {
 		defer s.calls.done()
 		defer cancel(nil)
+		defer c.turn.leave()
+		if greeting != nil { // a call that came too early is known by the name that the upstream is about to say
+			_ = waitFor(ctx, greeting) // a cancelled call ends in the chain
+		}
 		s.governed(ctx, c)
 	}()
 }
@@ -246,6 +262,9 @@ func (s *session) finish(c *call) (cancelled bool) {
 	delete(s.inFlight, key)
 	if !c.open {
 		s.busy.done()
+	}
+	if c.greeting != nil {
+		close(c.greeting)
 	}
 	return c.cancelled
 }
@@ -291,6 +310,7 @@ func (s *session) introduced(m, answer *Message) *Message {
 func (s *session) governed(ctx context.Context, c *call) {
 	g := &governed{
 		m:         c.m,
+		turn:      c.turn,
 		outgoing:  func(params json.RawMessage) *Message { return withParams(c.m, params) },
 		cancelled: func(ctx context.Context) json.RawMessage { return cancelReason(ctx, c.m.ID) },
 	}

@@ -507,6 +507,53 @@ func TestServe_primesBeforeTheFirstCall(t *testing.T) {
 	up.expect(call("3", "t"))
 }
 
+func TestServe_holdsACallThatComesBeforeTheHandshakeIsOver(t *testing.T) {
+	names := make(chan string, 8)
+	r := start(t, gateway.Options{
+		Attributes: func(_ *gateway.Message, p *gateway.Peer) map[string]json.RawMessage {
+			names <- p.Server
+			return nil
+		},
+	})
+	up := r.upstream()
+	r.agent.say(helloLine)
+	r.agent.say(call("1", "early"))
+	r.agent.say(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+	up.expect(helloLine)
+	up.expect(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+	up.say(helloAnswer)
+	up.expect(call("1", "early"))
+	if name := <-names; !strings.HasPrefix(name, "paper-") {
+		t.Errorf("the call went to %s", name)
+	}
+}
+
+func TestServe_keepsTheOrderOfRequests(t *testing.T) {
+	s := newSpy()
+	held := make(chan struct{})
+	s.hold = map[string]chan struct{}{"resources/list": held}
+	r := start(t, gateway.Options{Chain: newChain(t, s)})
+	up := r.shakeHands()
+	for i := range 50 {
+		method := []string{"tools/call", "resources/read", "prompts/get"}[i%3]
+		r.agent.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{"name":"t"}}`, i, method))
+	}
+	for i := range 50 {
+		if m := parse(t, up.hear()); string(m.ID) != fmt.Sprint(i) {
+			t.Fatalf("request %s goes out as number %d", m.ID, i)
+		}
+	}
+	r.agent.say(`{"jsonrpc":"2.0","id":"held","method":"resources/list"}`)
+	r.agent.say(call(`"next"`, "t"))
+	if m := parse(t, up.hear()); string(m.ID) != `"next"` {
+		t.Errorf("%s goes out before the request that nothing holds", m.ID)
+	}
+	close(held)
+	if m := parse(t, up.hear()); string(m.ID) != `"held"` {
+		t.Errorf("%s goes out last", m.ID)
+	}
+}
+
 func TestServe_namesTheUpstream(t *testing.T) {
 	names := make(chan string, 8)
 	attributes := func(_ *gateway.Message, p *gateway.Peer) map[string]json.RawMessage {
