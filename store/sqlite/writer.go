@@ -47,14 +47,18 @@ type writer struct {
 }
 
 func (d *Driver) startWriter(ctx context.Context) (*writer, error) {
-	// Waiting for the lock is begin's own business: SQLite's handler backs off to 100 ms and starves.
-	db, err := sql.Open("sqlite", d.dsn("busy_timeout(0)", "synchronous(FULL)", "wal_autocheckpoint(1000)"))
+	db, err := sql.Open("sqlite", d.dsn(fmt.Sprintf("busy_timeout(%d)", d.busy.Milliseconds()), "synchronous(FULL)", "wal_autocheckpoint(1000)"))
 	if err != nil {
 		return nil, err
 	}
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
+	}
+	// Waiting for the lock is begin's own business: SQLite's handler backs off to 100 ms and starves. It
+	// was of use only until here, with another process that looks whether it must migrate.
+	if _, err := conn.ExecContext(ctx, `SELECT 1 FROM effect LIMIT 1; PRAGMA busy_timeout = 0`); err != nil {
+		return nil, errors.Join(err, conn.Close(), db.Close())
 	}
 	w := &writer{
 		conn: conn, db: db, now: d.now, busy: d.busy,
