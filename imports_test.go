@@ -29,11 +29,12 @@ var importRules = []struct {
 	{"store/sqlite", []string{"effect", "store"}, "a backend knows no other backend"},
 	{"store/drivertest", []string{"effect", "store"}, "one suite over every backend"},
 	{"effectinterceptor", []string{"effect", "interceptors", "store", "internal/splice", "internal/faults"}, "works with any engine, so it imports none"},
+	{"effectchain", []string{"chain", "effect", "effectinterceptor", "interceptors"}, "the one place where a chain and effects meet"},
 	{"gateway", []string{"chain", "interceptors", "internal/splice", "internal/faults"}, "relays and runs a chain; what an effect is it never learns"},
-	{"cmd/undolog", []string{"chain", "effect", "effectinterceptor", "gateway", "interceptors", "store", "store/sqlite"}, "wiring"},
+	{"cmd/undolog", []string{"effect", "effectchain", "effectinterceptor", "gateway", "interceptors", "store", "store/sqlite"}, "wiring"},
 	{"internal/mcptest", nil, "raw clients for tests"},
-	{"bench", []string{"chain", "effect", "effectinterceptor", "interceptors", "store", "store/sqlite", "internal/mcptest"}, "measures the parts it wires"},
-	{"examples/...", []string{"chain", "effect", "effectinterceptor", "interceptors", "store", "store/sqlite", "internal/mcptest", "examples/..."}, "what a user could write"},
+	{"bench", []string{"chain", "effect", "effectchain", "effectinterceptor", "store", "store/sqlite", "store/sqlite/barewriter"}, "measures the parts it wires"},
+	{"examples/...", []string{"chain", "effect", "effectchain", "effectinterceptor", "interceptors", "store", "store/sqlite", "examples/..."}, "what a user could write"},
 }
 
 func TestImports(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/effectchain"
 	"github.com/undolog/undolog/effectinterceptor"
 	"github.com/undolog/undolog/gateway"
 )
@@ -104,7 +105,7 @@ func runGateway(cmd *cobra.Command, args []string, f *gatewayFlags) (err error) 
 	if err != nil {
 		return err
 	}
-	if opts.Chain, err = newChain(ei, logger); err != nil {
+	if opts.Chain, err = effectchain.New(ei, &effectchain.Options{Logger: logger}); err != nil {
 		return err
 	}
 	announce(cmd, path, policy, f)
@@ -237,4 +238,13 @@ func announce(cmd *cobra.Command, path string, policy *effect.Policy, f *gateway
 	}
 	fmt.Fprintf(w, "undolog: no policy file: nothing asks for approval; calls are recorded, run once, and answered from the record when sent again. "+
 		"Begin one with: undolog policy init. Effects in %s\n", path)
+}
+
+// quoted is s as a JSON string.
+func quoted(s string) json.RawMessage {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // a string
+	}
+	return raw
 }

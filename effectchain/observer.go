@@ -1,9 +1,7 @@
-package main
+package effectchain
 
 import (
 	"context"
-	"encoding/json"
-	"log/slog"
 
 	"github.com/undolog/undolog/chain"
 	"github.com/undolog/undolog/effect"
@@ -11,25 +9,9 @@ import (
 	"github.com/undolog/undolog/interceptors"
 )
 
-// newChain is the chain of our own engine: the effect interceptors in process, told by the chain's
-// observer what a response phase does not see.
-func newChain(ei *effectinterceptor.Interceptors, logger *slog.Logger) (*chain.Chain, error) {
-	server := interceptors.NewServer(&interceptors.ServerOptions{Logger: logger})
-	if err := ei.Register(server, effectinterceptor.OwnEngine); err != nil {
-		return nil, err
-	}
-	c, err := chain.New(&chain.Options{Logger: logger, Observer: observe(ei)})
-	if err != nil {
-		return nil, err
-	}
-	if err := c.Use(chain.Local("undolog", server), nil); err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-// observe tells the effect interceptors by exchange id what the chain tells about exchanges.
-func observe(ei *effectinterceptor.Interceptors) chain.Observer {
+// Observer tells ei, by exchange id, what a chain tells of its exchanges. It is for a chain of one's own
+// options, on which ei was registered for effectinterceptor.OwnEngine; New does both.
+func Observer(ei *effectinterceptor.Interceptors) chain.Observer {
 	return chain.Observer{
 		Settled: func(ctx context.Context, x *chain.Exchange, a chain.Answer) {
 			ei.Settled(ctx, x.ID, endOf(a))
@@ -67,13 +49,4 @@ func principalID(r *chain.Request) string {
 		return ""
 	}
 	return r.Principal.ID
-}
-
-// quoted is s as a JSON string.
-func quoted(s string) json.RawMessage {
-	raw, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // a string
-	}
-	return raw
 }

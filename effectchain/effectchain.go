@@ -1,0 +1,70 @@
+// Package effectchain puts the effect interceptors on a chain in the same process:
+//
+//	ei := effectinterceptor.New(log, &effectinterceptor.Options{Delivery: true})
+//	c, err := effectchain.New(ei, &effectchain.Options{Server: "bank"})
+//	if err != nil { … }
+//	server.AddReceivingMiddleware(c.Middleware(nil))
+//
+// An interceptor's two phases do not show every end of a call: a target's error, a lost answer, a call
+// that another interceptor stopped after it was claimed, an answer that did not arrive. The chain sees
+// them all and tells its observer; this package is that observer, and nothing else. The chain knows
+// nothing of effects, and the effect interceptors nothing of chains.
+package effectchain
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+
+	"github.com/undolog/undolog/chain"
+	"github.com/undolog/undolog/effectinterceptor"
+	"github.com/undolog/undolog/interceptors"
+)
+
+// Options configures New. nil stands for all defaults.
+type Options struct {
+	// Server names the server that the tools belong to, in the log and in policies. Defaults to what the
+	// exchange's attribute "dev.undolog/server" says.
+	Server string
+	// Logger gets what the chain and the interceptors have to tell. Defaults to none.
+	Logger *slog.Logger
+}
+
+// New returns a chain with the effect interceptors on it, told of every end of a call. More hosts are
+// added by its Use; undolog/effect stays nearest the target whatever they are. Drain the chain, then
+// close ei, then the log.
+func New(ei *effectinterceptor.Interceptors, opts *Options) (*chain.Chain, error) {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	server := interceptors.NewServer(&interceptors.ServerOptions{Logger: o.Logger})
+	if err := ei.Register(server, effectinterceptor.OwnEngine); err != nil {
+		return nil, fmt.Errorf("register effect interceptors: %w", err)
+	}
+	c, err := chain.New(&chain.Options{Logger: o.Logger, Observer: Observer(ei)})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Use(chain.Local("undolog", server), policyFor(o.Server)); err != nil {
+		return nil, fmt.Errorf("use effect interceptors: %w", err)
+	}
+	return c, nil
+}
+
+// policyFor configures the interceptors with the name of the server that they stand before.
+func policyFor(server string) *chain.HostPolicy {
+	if server == "" {
+		return nil
+	}
+	config, err := json.Marshal(struct {
+		Server string `json:"server"`
+	}{server})
+	if err != nil {
+		panic(err) // a string
+	}
+	named := chain.Override{Config: config}
+	return &chain.HostPolicy{Overrides: map[string]chain.Override{
+		effectinterceptor.GuardName: named, effectinterceptor.EffectName: named, effectinterceptor.CatalogName: named,
+	}}
+}
