@@ -25,6 +25,7 @@ type answerStream struct {
 	single bool // when the first message is the last, it may go out as a JSON body
 	before func(first *Message, h http.Header) (status int)
 
+	agent   context.Context // of the HTTP request: ends when the agent hangs up
 	mu      sync.Mutex
 	w       http.ResponseWriter
 	rc      *http.ResponseController
@@ -33,8 +34,8 @@ type answerStream struct {
 	over    chan struct{} // closed with closed
 }
 
-func newAnswerStream(w http.ResponseWriter, events bool) *answerStream {
-	return &answerStream{events: events, w: w, rc: http.NewResponseController(w), over: make(chan struct{})}
+func newAnswerStream(w http.ResponseWriter, r *http.Request, events bool) *answerStream {
+	return &answerStream{events: events, agent: r.Context(), w: w, rc: http.NewResponseController(w), over: make(chan struct{})}
 }
 
 // send writes m to the agent. Without error the message is in the hands of the live connection. last
@@ -42,7 +43,7 @@ func newAnswerStream(w http.ResponseWriter, events bool) *answerStream {
 func (s *answerStream) send(m *Message, last bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed || s.agent.Err() != nil {
 		return errStreamClosed
 	}
 	if last {

@@ -44,7 +44,7 @@ func (h *HTTPHandler) serveSessionPost(w http.ResponseWriter, r *http.Request, m
 
 // serveRequests passes requests on and keeps the response open for what belongs to them.
 func (h *HTTPHandler) serveRequests(w http.ResponseWriter, r *http.Request, a *httpAgent, messages []*Message, events, begins bool) {
-	stream := newAnswerStream(w, events)
+	stream := newAnswerStream(w, r, events)
 	defer stream.close()
 	if begins {
 		stream.before = a.establish
@@ -128,7 +128,7 @@ func (h *HTTPHandler) serveGet(w http.ResponseWriter, r *http.Request) {
 	}
 	a.hold()
 	defer a.release()
-	stream := newAnswerStream(w, true)
+	stream := newAnswerStream(w, r, true)
 	defer stream.close()
 	if err := stream.open(); err != nil {
 		return

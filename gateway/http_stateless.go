@@ -70,7 +70,7 @@ func (h *HTTPHandler) callerOf(r *http.Request) AgentInfo {
 
 // doStateless relays one request and what belongs to it.
 func (h *HTTPHandler) doStateless(w http.ResponseWriter, r *http.Request, m *Message) {
-	stream := newAnswerStream(w, true)
+	stream := newAnswerStream(w, r, true)
 	stream.single, stream.before = true, statelessStatus
 	defer stream.close()
 	ctx, cancel := context.WithCancel(r.Context())

@@ -32,10 +32,19 @@ func TestFront_GoSDKAgents(t *testing.T) {
 				t.Cleanup(func() { goleak.VerifyNone(t, leak) }) // the last to run
 				server := mcp.NewServer(&mcp.Implementation{Name: "sdk", Version: "1"}, nil)
 				addSDKTools(server)
+				addHeaderTool(server)
 				testGoSDKAgent(t, version, server, newFront(t, nil, upstream(t, server)))
 			})
 		}
 	}
+}
+
+// addHeaderTool adds a tool that wants an argument repeated as a header.
+func addHeaderTool(server *mcp.Server) {
+	schema := json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)
+	server.AddTool(&mcp.Tool{Name: "region", InputSchema: schema}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{}, nil
+	})
 }
 
 // testGoSDKAgent uses server through f as a go-sdk client does.
@@ -263,13 +272,12 @@ func TestFront_IDInFlightIsRefused(t *testing.T) {
 
 func TestFront_UpstreamRequests(t *testing.T) {
 	const ask = `{"jsonrpc":"2.0","id":"q","method":"roots/list"}`
-	answers := make(chan string, 1)
+	answers, asked := make(chan string, 1), make(chan struct{}, 10)
 	up := scripted(func(m *gateway.Message, send func(string)) {
 		switch {
 		case m.Method == "notifications/ask":
 			send(ask)
-		case m.Method == "tools/call":
-			send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID))
+			asked <- struct{}{}
 		case m.IsResponse():
 			answers <- string(m.Raw)
 		}
@@ -297,7 +305,7 @@ func TestFront_UpstreamRequests(t *testing.T) {
 		f := newFront(t, nil, up)
 		client := f.agent(t, "2025-11-25")
 		f.notify(t, client, "notifications/ask")
-		f.call(t, client, "1", "x") // the upstream has asked before it answers this
+		<-asked
 		stream, err := client.Listen(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -317,13 +325,12 @@ func TestFront_UpstreamRequests(t *testing.T) {
 }
 
 func TestFront_MessagesGoToTheCallTheyBelongTo(t *testing.T) {
-	first := make(chan struct{})
+	calls := 0
 	f := newFront(t, nil, scripted(func(m *gateway.Message, send func(string)) {
 		if m.Method != "tools/call" {
 			return
 		}
-		if string(m.ID) == "1" {
-			<-first
+		if calls++; calls < 2 {
 			return
 		}
 		send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"b","progress":1}}`)
@@ -341,7 +348,6 @@ func TestFront_MessagesGoToTheCallTheyBelongTo(t *testing.T) {
 		return stream
 	}
 	one, two := post("1", "a"), post("2", "b")
-	close(first)
 	for id, stream := range map[string]*mcptest.Stream{"1": one, "2": two} {
 		token := map[string]string{"1": `"a"`, "2": `"b"`}[id]
 		if m, err := stream.Next(); err != nil || m.Method != "notifications/progress" || !strings.Contains(string(m.Params), token) {
@@ -369,6 +375,7 @@ func TestFront_ClosedResponseIsNoCancellationInASession(t *testing.T) {
 		}
 	}))
 	client := f.agent(t, "2025-11-25")
+	client.Header = http.Header{"X-Watched": {"yes"}}
 	stream, err := client.Post(t.Context(), mcptest.ToolCall("1", "x", "{}", ""))
 	if err != nil {
 		t.Fatal(err)
@@ -562,7 +569,7 @@ type front struct {
 	handler   *gateway.HTTPHandler
 	delivered chan bool
 	close     func()
-	gone      chan struct{} // one for each POST of a tools/call that was hung up on
+	gone      chan struct{} // one for each request with X-Watched whose agent has hung up
 }
 
 type dialFunc = func(context.Context, *gateway.AgentInfo) (gateway.Conn, error)
@@ -571,7 +578,7 @@ func newFront(t *testing.T, o *gateway.HTTPOptions, dial dialFunc) *front {
 	t.Helper()
 	f := &front{delivered: make(chan bool, 100), gone: make(chan struct{}, 100)}
 	c, err := chain.New(&chain.Options{Observer: chain.Observer{
-		Delivered: func(_ context.Context, _ *chain.Exchange, delivered bool) { f.delivered <- delivered },
+		Delivered: func(_ context.Context, _ *chain.Exchange, _ time.Time, delivered bool) { f.delivered <- delivered },
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -579,7 +586,9 @@ func newFront(t *testing.T, o *gateway.HTTPOptions, dial dialFunc) *front {
 	gw := gateway.New(&gateway.Options{Chain: c, Dial: dial, Drain: time.Second})
 	f.handler = gateway.NewHTTPHandler(gw, o)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer context.AfterFunc(r.Context(), func() { f.gone <- struct{}{} })()
+		if r.Header.Get("X-Watched") != "" {
+			defer context.AfterFunc(r.Context(), func() { f.gone <- struct{}{} })()
+		}
 		f.handler.ServeHTTP(w, r)
 	}))
 	f.url = server.URL

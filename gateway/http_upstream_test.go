@@ -93,10 +93,6 @@ func addSDKTools(server *mcp.Server) {
 		err := r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: 1})
 		return text("done"), nil, err
 	})
-	schema := json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)
-	server.AddTool(&mcp.Tool{Name: "region", InputSchema: schema}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return text("done"), nil
-	})
 	mcp.AddTool(server, &mcp.Tool{Name: "sample"}, func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
 		res, err := r.Session.CreateMessage(ctx, &mcp.CreateMessageParams{MaxTokens: 5})
 		if err != nil {
