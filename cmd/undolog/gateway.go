@@ -112,6 +112,7 @@ func runGateway(cmd *cobra.Command, args []string, f *gatewayFlags) (err error) 
 	if f.listen != "" {
 		return f.serveHTTP(cmd, gateway.New(opts), logger)
 	}
+	outlivePipes()
 	agent := gateway.NewLineConn(os.Stdin, os.Stdout, &gateway.LineOptions{})
 	return gateway.New(opts).Serve(cmd.Context(), agent, gateway.AgentInfo{Tenant: tenantFlag(cmd), Principal: f.caller()})
 }

@@ -87,6 +87,7 @@ func runServe(cmd *cobra.Command, f *serveFlags) (err error) {
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "undolog: interceptor server; effects in %s\n", path)
 	if f.stdio {
+		outlivePipes()
 		return serveStdio(cmd, host)
 	}
 	return f.serveHTTP(cmd, host)

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"os/user"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +19,13 @@ import (
 	"github.com/undolog/undolog/store"
 	"github.com/undolog/undolog/store/sqlite"
 )
+
+// outlivePipes makes a write to an agent that has gone an error. By default it ends a program that writes
+// to its standard output, in the middle of calls whose outcome it has to record. Signals that are ignored
+// would stay so in the servers that we start; those that are caught do not.
+func outlivePipes() {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+}
 
 // newLogger writes to the command's standard error at the level of --log-level.
 func newLogger(cmd *cobra.Command) (*slog.Logger, error) {
