@@ -46,6 +46,7 @@ type call struct {
 	m         *Message
 	cancel    context.CancelCauseFunc // nil when not governed
 	cancelled bool
+	arrival   arrival
 	turn      *turn         // of a governed request
 	greeting  chan struct{} // of an initialize: closed when it has ended
 	open      bool          // it ends when the agent says so, not when it is answered
@@ -227,7 +228,7 @@ func (s *session) request(m *Message) {
 // begin enters a request of the agent. Its id may be under way once: an answer could not be told from
 // the other's.
 func (s *session) begin(m *Message) (*call, error) {
-	c := &call{m: m, open: m.Method == methodListen}
+	c := &call{m: m, open: m.Method == methodListen, arrival: s.deliveries.arrived()}
 	key := idKey(m.ID)
 	detached := s.link.inFlight(m.ID)
 	s.inFlightMu.Lock()
@@ -310,6 +311,7 @@ func (s *session) introduced(m, answer *Message) *Message {
 func (s *session) governed(ctx context.Context, c *call) {
 	g := &governed{
 		m:         c.m,
+		arrival:   c.arrival,
 		turn:      c.turn,
 		outgoing:  func(params json.RawMessage) *Message { return withParams(c.m, params) },
 		cancelled: func(ctx context.Context) json.RawMessage { return cancelReason(ctx, c.m.ID) },
@@ -326,7 +328,7 @@ func (s *session) governed(ctx context.Context, c *call) {
 	// An agent that has closed its end waits for us to end and for nothing else: what is written to it then
 	// is no evidence that it has the answer.
 	gone := s.gone.Load()
-	reply.Delivered(s.toAgent(response) == nil && !gone)
+	s.deliveries.deliver(reply, func() bool { return s.toAgent(response) == nil && !gone })
 }
 
 func withParams(m *Message, params json.RawMessage) *Message {
@@ -413,7 +415,20 @@ func (s *session) end(ctx context.Context) {
 		s.logger.Warn("session ends before its calls have", slog.Int("calls", left))
 	}
 	s.closeUpstream()
+	s.awaitSettled()
 }
+
+// awaitSettled lets the chain record the ends that closing has brought about, before who called Serve
+// closes what they are recorded in.
+func (s *session) awaitSettled() {
+	ctx, cancel := context.WithTimeout(context.Background(), settleMost)
+	defer cancel()
+	if err := s.opts.Chain.Wait(ctx); err != nil { // perhaps another session's
+		s.logger.Debug("chain has calls that go on", slog.Any("error", err))
+	}
+}
+
+const settleMost = 5 * time.Second
 
 // closeUpstream ends the upstream and waits for our own goroutines. An agent that does not read what it
 // is sent holds them up; its end is then closed under them.

@@ -37,6 +37,8 @@ type sharedCall struct {
 	number json.RawMessage // its id and its progress token upstream
 	token  json.RawMessage // the agent's progress token; nil without one
 	notes  chan *Message   // what belongs to it beside its answer
+
+	arrival arrival
 }
 
 // noteQueue bounds what one slow agent may leave unread before its notifications are dropped: the
@@ -119,6 +121,9 @@ func (g *Gateway) closeShared(ctx context.Context) error {
 		})
 	}
 	wg.Wait()
+	if err := g.opts.Chain.Wait(ctx); err != nil {
+		return fmt.Errorf("close gateway: wait for the chain: %w", err)
+	}
 	if left > 0 {
 		return fmt.Errorf("close gateway: %d calls had not ended", left)
 	}
@@ -151,7 +156,7 @@ func (s *shared) do(ctx context.Context, m *Message, send func(*Message) error) 
 // begin enters a request under a number of ours; nil when there are too many.
 func (s *shared) begin(m *Message) *sharedCall {
 	number := s.newID(s.lastID.Add(1))
-	c := &sharedCall{m: m, number: number, notes: make(chan *Message, noteQueue)}
+	c := &sharedCall{m: m, number: number, notes: make(chan *Message, noteQueue), arrival: s.deliveries.arrived()}
 	if token := splice.Get(m.Params, "_meta", "progressToken"); len(token) > 0 && token[0] != 'n' {
 		c.token = token
 	}
@@ -187,6 +192,7 @@ func (s *shared) doGoverned(ctx context.Context, c *sharedCall, send func(*Messa
 	defer cancel()
 	g := &governed{
 		m:         c.m,
+		arrival:   c.arrival,
 		outgoing:  c.outgoing,
 		cancelled: func(context.Context) json.RawMessage { return cancelParams(c.number, "no longer awaited") },
 	}
@@ -208,10 +214,12 @@ func (s *shared) doGoverned(ctx context.Context, c *sharedCall, send func(*Messa
 			if sendErr == nil && ctx.Err() != nil {
 				sendErr = ctx.Err()
 			}
-			if sendErr == nil {
-				sendErr = send(s.response(g, reply))
-			}
-			reply.Delivered(sendErr == nil)
+			s.deliveries.deliver(reply, func() bool {
+				if sendErr == nil {
+					sendErr = send(s.response(g, reply))
+				}
+				return sendErr == nil
+			})
 			return sendErr
 		}
 	}
