@@ -53,7 +53,7 @@ type httpUpstream struct {
 	life     context.Context // ends with Close; every request runs under it
 	end      context.CancelFunc
 	work     sync.WaitGroup
-	incoming chan arrival
+	incoming chan inbound
 	broken   chan struct{} // closed when failure is set
 	tools    toolHeaders
 
@@ -67,8 +67,8 @@ type httpUpstream struct {
 
 var _ Conn = (*httpUpstream)(nil)
 
-// arrival is what Read returns next.
-type arrival struct {
+// inbound is what Read returns next.
+type inbound struct {
 	message *Message
 	err     error // a *RefusedError
 }
@@ -95,7 +95,7 @@ func DialHTTP(ctx context.Context, rawURL string, o *UpstreamOptions) (Conn, err
 		header:    o.Header.Clone(),
 		maxResult: o.MaxResult,
 		logger:    o.Logger,
-		incoming:  make(chan arrival),
+		incoming:  make(chan inbound),
 		broken:    make(chan struct{}),
 		calls:     make(map[string]*upstreamCall),
 	}
@@ -199,39 +199,44 @@ func (c *httpUpstream) request(ctx context.Context, method string, m *Message) (
 	for k, v := range c.header {
 		req.Header[k] = v
 	}
-	req.Header.Set("Accept", "text/event-stream")
 	c.mu.Lock()
 	protocol, session := c.protocol, c.session
 	c.mu.Unlock()
-	if m != nil {
-		// The body has no GetBody, else net/http sends the request again by itself when a reused
-		// connection drops.
-		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(m.Raw)), int64(len(m.Raw))
-		req.Header.Set("Accept", "application/json, text/event-stream")
-		req.Header.Set("Content-Type", "application/json")
-		if v, ok := stringAt(m.Params, "_meta", metaProtocol); ok {
-			protocol = v
-		}
-		if m.Method == methodInitialize {
-			protocol, session = "", ""
-		}
-		if key := http.Header(m.Header).Get(idempotencyHeader); key != "" {
-			req.Header.Set(idempotencyHeader, key)
-		}
+	if m == nil {
+		req.Header.Set("Accept", "text/event-stream")
+	} else {
+		protocol = c.carry(req, m, protocol)
 	}
 	if protocol != "" {
 		req.Header.Set(protocolHeader, protocol)
 	}
-	if protocol >= statelessProtocol {
-		session = ""
-		if m != nil && m.Method != "" {
-			setStandardHeaders(req.Header, m, &c.tools)
-		}
-	}
-	if session != "" {
+	begins := m != nil && m.Method == methodInitialize
+	if session != "" && protocol < statelessProtocol && !begins {
 		req.Header.Set(sessionHeader, session)
 	}
 	return req, nil
+}
+
+// carry makes m the body of req and returns the protocol revision that it belongs to.
+func (c *httpUpstream) carry(req *http.Request, m *Message, protocol string) string {
+	// The body has no GetBody, else net/http sends the request again by itself when a reused connection
+	// drops.
+	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(m.Raw)), int64(len(m.Raw))
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	req.Header.Set("Content-Type", "application/json")
+	if key := http.Header(m.Header).Get(idempotencyHeader); key != "" {
+		req.Header.Set(idempotencyHeader, key)
+	}
+	if m.Method == methodInitialize { // it is what settles the revision
+		return ""
+	}
+	if v, ok := stringAt(m.Params, "_meta", metaProtocol); ok {
+		protocol = v
+	}
+	if protocol >= statelessProtocol && m.Method != "" {
+		setStandardHeaders(req.Header, m, &c.tools)
+	}
+	return protocol
 }
 
 // notify posts what has no answer: a notification, or our response to a request of the upstream.
@@ -269,9 +274,9 @@ func (c *httpUpstream) sessionGone(resp *http.Response) bool {
 }
 
 // deliver hands m to Read.
-func (c *httpUpstream) deliver(m *Message) { c.arrive(arrival{message: m}) }
+func (c *httpUpstream) deliver(m *Message) { c.arrive(inbound{message: m}) }
 
-func (c *httpUpstream) arrive(a arrival) {
+func (c *httpUpstream) arrive(a inbound) {
 	select {
 	case c.incoming <- a:
 	case <-c.life.Done():

@@ -108,7 +108,7 @@ func (c *httpUpstream) receive(call *upstreamCall, resp *http.Response, raw []by
 	var refused *RefusedError
 	if errors.As(err, &refused) {
 		c.logger.Warn("upstream sent a message that cannot be relayed", slog.Any("error", err))
-		c.arrive(arrival{err: err})
+		c.arrive(inbound{err: err})
 		return refused.IsResponse() && call.isFor(refused.ID)
 	}
 	answered = m.IsResponse() && call.isFor(m.ID)
