@@ -129,7 +129,7 @@ func (w *waiter) apart(f func()) {
 	go func() {
 		defer o.chain.inflight.done()
 		f()
-		o.delivered(w.ctx, false)
+		o.delivered(w.ctx, time.Now(), false)
 	}()
 }
 

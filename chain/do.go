@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 
 	"github.com/undolog/undolog/interceptors"
 )
@@ -146,9 +147,9 @@ func (o *operation) settle(ctx context.Context, a Answer) {
 	}
 }
 
-func (o *operation) delivered(ctx context.Context, delivered bool) {
+func (o *operation) delivered(ctx context.Context, at time.Time, delivered bool) {
 	if told := o.chain.opts.Observer.Delivered; told != nil {
-		o.observe(ctx, func(ctx context.Context) { told(ctx, o.exchange, delivered) })
+		o.observe(ctx, func(ctx context.Context) { told(ctx, o.exchange, at, delivered) })
 	}
 }
 

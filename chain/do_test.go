@@ -37,7 +37,7 @@ func (w *witness) observer() chain.Observer {
 			w.exchanges = append(w.exchanges, x)
 			w.ctxErrs = append(w.ctxErrs, ctx.Err())
 		},
-		Delivered: func(_ context.Context, _ *chain.Exchange, delivered bool) {
+		Delivered: func(_ context.Context, _ *chain.Exchange, _ time.Time, delivered bool) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.delivered = append(w.delivered, delivered)

@@ -16,8 +16,11 @@ type Request struct {
 	Caller    interceptors.Caller
 	Principal *interceptors.Principal
 	SessionID string // attribution
-	TraceID   string
-	SpanID    string
+	// ReceivedAt is when the request reached the interception point: interceptors see it as
+	// context.timestamp. Zero: now.
+	ReceivedAt time.Time
+	TraceID    string
+	SpanID     string
 
 	// Attributes travel to interceptors as members of context (reverse-DNS keys); what a gateway learned
 	// outside the params, such as an HTTP header.
@@ -106,7 +109,7 @@ type Observer struct {
 	// Delivered is called once per exchange, after the last Settled: whether the answer reached the
 	// requester. It is false too where that is not known, where the reply was no answer, and for an answer
 	// that came after the requester had left or been told of a timeout.
-	Delivered func(ctx context.Context, x *Exchange, delivered bool)
+	Delivered func(ctx context.Context, x *Exchange, at time.Time, delivered bool)
 	// Outcome is called once per operation.
 	Outcome func(ctx context.Context, x *Exchange, o Outcome)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -226,9 +227,9 @@ func TestMiddleware_DeliversWhereItCanTell(t *testing.T) {
 	var w witness
 	o := w.observer()
 	delivered := o.Delivered
-	o.Delivered = func(ctx context.Context, x *chain.Exchange, d bool) {
+	o.Delivered = func(ctx context.Context, x *chain.Exchange, at time.Time, d bool) {
 		if x.Request.Event == call {
-			delivered(ctx, x, d)
+			delivered(ctx, x, at, d)
 		}
 	}
 	b := serve(t, "2025-11-25", newChain(t, &chain.Options{Observer: o}), nil, nil)

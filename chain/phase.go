@@ -123,7 +123,11 @@ type run struct {
 }
 
 func (r *run) pass(ctx context.Context) {
-	r.timestamp = r.chain.opts.Now().UTC().Format(time.RFC3339Nano)
+	received := r.chain.opts.Now()
+	if request := r.params.Request; request != nil && !request.ReceivedAt.IsZero() {
+		received = request.ReceivedAt
+	}
+	r.timestamp = received.UTC().Format(time.RFC3339Nano)
 	first, second := r.validate, r.mutate
 	if r.params.Direction == Sending {
 		first, second = second, first

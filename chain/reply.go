@@ -3,6 +3,7 @@ package chain
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/undolog/undolog/interceptors"
 )
@@ -21,9 +22,21 @@ type Reply struct {
 // lives, and not cancelled before. Transports MUST call it once; false also stands for not knowing. A
 // reply that carries no answer (a refusal, a timeout) never counts as one delivered.
 func (r *Reply) Delivered(delivered bool) {
+	r.deliveredAt(time.Now(), delivered)
+}
+
+func (r *Reply) deliveredAt(at time.Time, delivered bool) {
 	if r.operation != nil && r.operation.told.CompareAndSwap(false, true) {
-		r.operation.delivered(context.Background(), delivered && r.carries)
+		r.operation.delivered(context.Background(), at, delivered && r.carries)
 	}
+}
+
+// Deliver is Delivered for a transport that can say when the answer began to go out: send writes the
+// reply and reports whether it reached the requester. A request that was received after that moment may
+// have been made in the light of the answer, one received before was not.
+func (r *Reply) Deliver(send func() bool) {
+	at := time.Now()
+	r.deliveredAt(at, send())
 }
 
 // The codes of JSON-RPC that a chain answers with.

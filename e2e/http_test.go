@@ -259,3 +259,17 @@ func httpCaller(t *testing.T, url string) caller {
 		return m
 	}
 }
+
+func statelessCaller(t *testing.T, url string) caller {
+	c := &mcptest.HTTP{URL: url, Version: "2026-07-28"}
+	return func(id, tool, arguments, meta string) mcptest.Message {
+		if meta != "" {
+			meta = "," + meta
+		}
+		m, err := c.Do(t.Context(), id, mcptest.ToolCall(id, tool, arguments, mcptest.MetaMembers+meta))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+}

@@ -23,6 +23,26 @@ func TestWanted_toggleTogglesEachTime(t *testing.T) {
 	w.wantEffects("toggle", 6)
 }
 
+// An agent that is quicker with its next call than we are with noting that the last answer is out.
+func TestWanted_toggleAsFastAsAnswersCome(t *testing.T) {
+	const times = 200
+	for name, connect := range map[string]func(*testing.T, *world) caller{
+		"stdio":           func(t *testing.T, w *world) caller { return w.stdioCaller(t, w.gatewayArgs()) },
+		"http":            func(t *testing.T, w *world) caller { return httpCaller(t, w.httpGateway()) },
+		"http, stateless": func(t *testing.T, w *world) caller { return statelessCaller(t, w.httpGateway()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.server = append(w.server, "--no-sync")
+			call := connect(t, w)
+			for i := range times {
+				call(fmt.Sprint(i), "toggle", `{}`, "")
+			}
+			w.wantEffects("toggle", times)
+		})
+	}
+}
+
 func TestWanted_toggleFromAgentToAgent(t *testing.T) {
 	w := newWorld(t)
 	for i := range 3 {

@@ -1,6 +1,9 @@
 package effect
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+)
 
 // DefaultTenant is the tenant of a call whose transport names none.
 const DefaultTenant = "default"
@@ -17,6 +20,8 @@ type Call struct {
 	Key        string          // explicit idempotency key
 	Run        string          // explicit run handle
 	Occurrence string          // tells wanted repeats within a run apart
+
+	ReceivedAt time.Time // when the request reached us; zero: not known. It decides what had been delivered before
 
 	Session string // attribution: the invoker's session
 	Trace   string // attribution: W3C trace id

@@ -162,7 +162,7 @@ func (d *decision) settled() Verdict {
 		return d.replay(false, "the same "+string(d.id.Rule)+" was answered before")
 	case d.facts.Now.Sub(l.ChangedAt) >= d.contract.Window:
 		return d.next("the window since the last run is over")
-	case !l.Delivered:
+	case !d.delivered():
 		return d.replay(false, "the recorded answer may not have arrived")
 	case d.facts.OtherWrites:
 		return d.next("the caller has written something else since")
@@ -170,6 +170,13 @@ func (d *decision) settled() Verdict {
 		return d.next("the tool may run again")
 	}
 	return d.repeat()
+}
+
+// delivered reports whether the recorded answer had arrived before this call was made, as far as can be
+// seen from here: a call that was received before the answer began to go out was made without it.
+func (d *decision) delivered() bool {
+	received := d.call.ReceivedAt
+	return d.latest.Delivered && (received.IsZero() || !received.Before(d.latest.ArrivedAt))
 }
 
 // repeat decides on a call whose answer arrived and that comes again with nothing else in between.

@@ -70,6 +70,7 @@ type Record struct {
 	Reason     string    // why, for resolve and release
 	Answer     Answer    // of the last settled or waiting transition
 	Delivered  bool      // the answer is known to have reached the agent
+	ArrivedAt  time.Time // when it began to, if Delivered
 
 	// Continuation is the requestState or task id by which a waiting attempt goes on. A claim that
 	// continues the attempt keeps it, so that the round can be recognised when it is sent again.

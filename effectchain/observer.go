@@ -2,6 +2,7 @@ package effectchain
 
 import (
 	"context"
+	"time"
 
 	"github.com/undolog/undolog/chain"
 	"github.com/undolog/undolog/effect"
@@ -16,8 +17,8 @@ func Observer(ei *effectinterceptor.Interceptors) chain.Observer {
 		Settled: func(ctx context.Context, x *chain.Exchange, a chain.Answer) {
 			ei.Settled(ctx, x.ID, endOf(a))
 		},
-		Delivered: func(_ context.Context, x *chain.Exchange, delivered bool) {
-			ei.Delivered(x.ID, delivered)
+		Delivered: func(_ context.Context, x *chain.Exchange, at time.Time, delivered bool) {
+			ei.Delivered(x.ID, at, delivered)
 		},
 		Explain: func(_ context.Context, x *chain.Exchange, a chain.Answer) *interceptors.BlockError {
 			return ei.Explain(x.ID, endOf(a).Kind)

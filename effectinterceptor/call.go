@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -111,6 +112,7 @@ func (i *Interceptors) effectCall(in *interceptors.Invocation, c *toolCall) (*ef
 		Arguments:  json.RawMessage(c.Arguments),
 		Run:        firstOf(meta[runMeta], extra(in, runMeta), cfg.Run),
 		Occurrence: meta[occurrence],
+		ReceivedAt: receivedAt(in),
 		Session:    in.Context.SessionID,
 		Trace:      in.Context.TraceID,
 	}
@@ -119,6 +121,18 @@ func (i *Interceptors) effectCall(in *interceptors.Invocation, c *toolCall) (*ef
 	}
 	call.Key = firstOf(call.Key, extra(in, keyMeta))
 	return call, nil
+}
+
+// receivedAt is when our own engine received the call. A foreign invoker's word for it decides nothing.
+func receivedAt(in *interceptors.Invocation) time.Time {
+	if !in.Caller.Local {
+		return time.Time{}
+	}
+	at, err := time.Parse(time.RFC3339Nano, in.Context.Timestamp)
+	if err != nil {
+		return time.Time{}
+	}
+	return at
 }
 
 // metaStrings reads members of _meta that must be strings where they are present.

@@ -44,7 +44,7 @@ func (i *Interceptors) Settled(ctx context.Context, exchange string, end End) {
 }
 
 // Delivered records whether the answer of an exchange reached its requester, and ends the exchange.
-func (i *Interceptors) Delivered(exchange string, delivered bool) {
+func (i *Interceptors) Delivered(exchange string, at time.Time, delivered bool) {
 	o := i.open.byExchange(exchange)
 	if o == nil {
 		return
@@ -53,11 +53,9 @@ func (i *Interceptors) Delivered(exchange string, delivered bool) {
 	settled := o.settled || o.replayed || o.claim == nil
 	o.mu.Unlock()
 	if delivered && settled && o.effectID != "" {
-		i.log.Delivered(o.call.Tenant, o.effectID)
+		i.log.Delivered(o.call.Tenant, o.effectID, at)
 	}
-	if settled {
-		i.open.remove(o)
-	}
+	i.open.remove(o)
 }
 
 // Explain is what the requester of an exchange is told when its dispatch was lost or not sent; nil when

@@ -45,6 +45,8 @@ type core struct {
 	primer primer
 	open   tracker // dispatches that have not ended
 
+	deliveries deliveries
+
 	lastID atomic.Uint64
 	newID  func(n uint64) json.RawMessage // of requests that we send ourselves
 
@@ -158,7 +160,8 @@ func traceOf(parent string) (trace, span string) {
 
 // governed is one governed request on its way through the chain.
 type governed struct {
-	m *Message // as the agent sent it
+	m       *Message // as the agent sent it
+	arrival arrival
 	// outgoing makes the message for the upstream of the params that the chain left.
 	outgoing func(params json.RawMessage) *Message
 	// cancelled makes the params of notifications/cancelled for it.
@@ -173,7 +176,10 @@ func (c *core) govern(ctx context.Context, g *governed) *chain.Reply {
 	if g.m.Method == methodToolsCall {
 		c.prime(ctx, g.m)
 	}
-	return c.opts.Chain.Do(ctx, c.request(g.m), func(ctx context.Context, params json.RawMessage) chain.Answer {
+	g.arrival.settled()
+	request := c.request(g.m)
+	request.ReceivedAt = g.arrival.at
+	return c.opts.Chain.Do(ctx, request, func(ctx context.Context, params json.RawMessage) chain.Answer {
 		return c.dispatch(ctx, g, params)
 	})
 }

@@ -242,7 +242,7 @@ func newChain(t *testing.T, s *spy) *chain.Chain {
 					s.settled <- a
 				}
 			},
-			Delivered: func(_ context.Context, x *chain.Exchange, d bool) {
+			Delivered: func(_ context.Context, x *chain.Exchange, _ time.Time, d bool) {
 				if x.Request.Event == "tools/call" {
 					s.delivery <- d
 				}

@@ -125,10 +125,10 @@ func (l *Log) RecordRead(r *effect.Record) {
 	l.note("read", func(n *Notes) { n.Reads = append(n.Reads, &read) })
 }
 
-// Delivered records that the effect's answer reached its agent. It is not durable when Delivered
-// returns, but known to every later Begin of this process.
-func (l *Log) Delivered(tenant, id string) {
-	d := Delivery{Tenant: tenant, Effect: id, At: l.opts.Now()}
+// Delivered records that the effect's answer reached its agent, with the time at which it began to. It is
+// not durable when Delivered returns, but known to every later Begin of this process.
+func (l *Log) Delivered(tenant, id string, at time.Time) {
+	d := Delivery{Tenant: tenant, Effect: id, At: at}
 	l.note("delivery", func(n *Notes) { n.Deliveries = append(n.Deliveries, d) })
 }
 

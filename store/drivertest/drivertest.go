@@ -114,6 +114,9 @@ type process struct {
 	driver store.Driver
 }
 
+// Delivered is Log.Delivered, now.
+func (p *process) Delivered(tenant, id string) { p.Log.Delivered(tenant, id, time.Now()) }
+
 // contract is an irreversible tool's under a policy, changed as a test wants it.
 func contract(changes ...func(*effect.Contract)) *effect.Contract {
 	c := &effect.Contract{

@@ -118,6 +118,9 @@ func (m *lastMove) apply(r *effect.Record) {
 	}
 	// An answer that arrived before the last move was another one.
 	r.Delivered = m.delivered.Valid && r.State != effect.StateClaimed && m.delivered.Int64 >= micros(r.ChangedAt)
+	if r.Delivered {
+		r.ArrivedAt = fromMicros(m.delivered.Int64)
+	}
 }
 
 // fillAnswer gives a record whose last move brought no answer the last one that came.
