@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -50,6 +51,7 @@ func (s *answerStream) send(m *Message, last bool) error {
 		defer s.closeLocked()
 	}
 	if !s.started && (!s.events || s.single && last) {
+		s.w.Header().Set("Content-Length", strconv.Itoa(len(m.Raw)))
 		return s.writeLocked(m.Raw, s.startLocked(m, "application/json"))
 	}
 	return s.eventLocked(m)
