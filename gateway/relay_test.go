@@ -232,7 +232,7 @@ func (s *spy) delivered(t *testing.T) bool {
 	return false
 }
 
-func newChain(t *testing.T, s *spy) *chain.Chain {
+func newChain(t testing.TB, s *spy) *chain.Chain {
 	t.Helper()
 	var o chain.Options
 	if s != nil {
