@@ -24,7 +24,7 @@ var importRules = []struct {
 	{"internal/faults", nil, "a leaf: marks edges, does nothing"},
 	{"effect", []string{"internal/jcs"}, "the domain depends on nothing that could change without it"},
 	{"interceptors", []string{"internal/splice"}, "the protocol knows no effects, stores or approvals"},
-	{"chain", []string{"interceptors", "internal/splice"}, "the engine knows no effects, stores or approvals"},
+	{"chain", []string{"interceptors", "internal/jcs", "internal/splice"}, "the engine knows no effects, stores or approvals"},
 	{"store", []string{"effect"}, "the log knows no protocol and no backend"},
 	{"store/sqlite", []string{"effect", "store"}, "a backend knows no other backend"},
 	{"store/drivertest", []string{"effect", "store"}, "one suite over every backend"},
@@ -32,8 +32,10 @@ var importRules = []struct {
 	{"effectchain", []string{"chain", "effect", "effectinterceptor", "interceptors"}, "the one place where a chain and effects meet"},
 	{"gateway", []string{"chain", "interceptors", "internal/splice", "internal/faults"}, "relays and runs a chain; what an effect is it never learns"},
 	{"cmd/undolog", []string{"effect", "effectchain", "effectinterceptor", "gateway", "interceptors", "store", "store/sqlite"}, "wiring"},
+	{"internal/barewriter", []string{"store", "store/sqlite"}, "writes the log's rows with the log's types"},
+	{"e2e", nil, "tests through the programs alone"},
 	{"internal/mcptest", nil, "raw clients for tests"},
-	{"bench", []string{"chain", "effect", "effectchain", "effectinterceptor", "store", "store/sqlite", "store/sqlite/barewriter"}, "measures the parts it wires"},
+	{"bench", []string{"chain", "effect", "effectchain", "effectinterceptor", "store", "store/sqlite", "internal/barewriter"}, "measures the parts it wires"},
 	{"examples/...", []string{"chain", "effect", "effectchain", "effectinterceptor", "interceptors", "store", "store/sqlite", "examples/..."}, "what a user could write"},
 }
 

@@ -1,8 +1,6 @@
 package sqlite_test
 
 import (
-	"context"
-	"database/sql"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -11,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/internal/barewriter"
 	"github.com/undolog/undolog/store"
 	"github.com/undolog/undolog/store/sqlite"
 )
@@ -61,29 +58,25 @@ func benchmarkLog(b *testing.B, callers int) {
 
 // benchmarkBare writes the same two rows with the same durability and decides nothing.
 func benchmarkBare(b *testing.B, callers int) {
-	path := filepath.Join(b.TempDir(), "bare.db")
-	d, err := sqlite.Open(b.Context(), path, nil) // makes the schema
+	w, err := barewriter.Open(b.Context(), filepath.Join(b.TempDir(), "bare.db"))
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := d.Close(); err != nil {
-		b.Fatal(err)
-	}
-	w := newBareWriter(b, path)
 	params := make([]*store.BeginParams, b.N)
 	for i := range params {
 		params[i] = beginParams(b, irreversible, i)
 	}
 	b.ResetTimer()
 	share(b.N, callers, func(i int) {
-		if err := w.effect(params[i]); err != nil {
+		if err := w.Effect(params[i], answer.Answer.Body); err != nil {
 			b.Error(err)
 		}
 	})
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "effects/s")
-	close(w.queue)
-	<-w.stopped
+	if err := w.Close(); err != nil {
+		b.Error(err)
+	}
 }
 
 // share runs n pieces of work among a number of callers.
@@ -129,118 +122,4 @@ func beginParams(tb testing.TB, c *effect.Contract, i int) *store.BeginParams {
 		tb.Fatal(err)
 	}
 	return &store.BeginParams{Call: call, Identity: id, Contract: c}
-}
-
-// bareWriter is a writer that groups what is queued, and nothing else.
-type bareWriter struct {
-	queue   chan bareInsert
-	stopped chan struct{}
-}
-
-type bareInsert struct {
-	transition bool
-	args       []any
-	done       chan bareResult
-}
-
-type bareResult struct {
-	seq int64
-	err error
-}
-
-func newBareWriter(tb testing.TB, path string) *bareWriter {
-	tb.Helper()
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=synchronous(FULL)&_pragma=wal_autocheckpoint(1000)")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	db.SetMaxOpenConns(1)
-	tb.Cleanup(func() { db.Close() })
-	conn, err := db.Conn(tb.Context())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { conn.Close() })
-	prepare := func(query string) *sql.Stmt {
-		s, err := conn.PrepareContext(context.Background(), query)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		return s
-	}
-	w := &bareWriter{queue: make(chan bareInsert, 1024), stopped: make(chan struct{})}
-	begin, commit := prepare(`BEGIN IMMEDIATE`), prepare(`COMMIT`)
-	first := prepare(`
-		INSERT INTO effect (id, tenant, principal, session, trace, server, tool, tier, rule, scope,
-		       signature, window, generation, key, run, occurrence, args_digest, complete,
-		       policy, source, lookalike_of, created_at, state, owner, lease_until, timeout_at, arguments)
-		VALUES (?, 'default', ?, '', '', ?, ?, 'irreversible', 'window', ?,
-		       ?, ?, 1, '', '', '', ?, ?,
-		       '', '', '', ?, 'claimed', ?, NULL, ?, ?)`)
-	second := prepare(`
-		INSERT INTO transition (effect, ordinal, attempt, state, at, owner, lease_until, timeout_at,
-		       position, by, reason, continuation, answer_kind, is_error, answer)
-		VALUES (?, 1, 1, 'committed', ?, ?, NULL, NULL, NULL, '', '', '', 'result', 0, ?)`)
-	go w.loop(begin, commit, first, second)
-	return w
-}
-
-func (w *bareWriter) loop(begin, commit, first, second *sql.Stmt) {
-	defer close(w.stopped)
-	ctx := context.Background()
-	for in := range w.queue {
-		group := []bareInsert{in}
-	drain:
-		for len(group) < 256 {
-			select {
-			case in := <-w.queue:
-				group = append(group, in)
-			default:
-				break drain
-			}
-		}
-		_, err := begin.ExecContext(ctx)
-		results := make([]bareResult, len(group))
-		for i, in := range group {
-			s := first
-			if in.transition {
-				s = second
-			}
-			r, insertErr := s.ExecContext(ctx, in.args...)
-			if insertErr != nil {
-				results[i].err = insertErr
-				continue
-			}
-			results[i].seq, results[i].err = r.LastInsertId()
-		}
-		if err == nil {
-			_, err = commit.ExecContext(ctx)
-		}
-		for i, in := range group {
-			if err != nil {
-				results[i].err = err
-			}
-			in.done <- results[i]
-		}
-	}
-}
-
-func (w *bareWriter) effect(p *store.BeginParams) error {
-	now := time.Now().UnixMicro()
-	id, err := uuid.NewV7()
-	if err != nil {
-		return err
-	}
-	done := make(chan bareResult, 1)
-	w.queue <- bareInsert{done: done, args: []any{
-		id.String(), p.Call.Principal, p.Call.Server, p.Call.Tool, p.Identity.Scope,
-		p.Identity.Signature[:], p.Identity.Window[:], p.Identity.Arguments[:], p.Identity.Complete[:],
-		now, "owner", now, []byte(p.Call.Arguments),
-	}}
-	r := <-done
-	if r.err != nil {
-		return r.err
-	}
-	w.queue <- bareInsert{transition: true, done: done, args: []any{r.seq, now, "owner", []byte(answer.Answer.Body)}}
-	return (<-done).err
 }
