@@ -262,9 +262,6 @@ func (c *httpUpstream) notify(ctx context.Context, m *Message) (written bool, er
 	case resp.StatusCode/100 != 2:
 		return true, fmt.Errorf("post to upstream: HTTP %s", resp.Status)
 	}
-	if m.Method == methodInitialized {
-		c.listen()
-	}
 	return true, nil
 }
 
@@ -293,10 +290,12 @@ func (c *httpUpstream) fail(err error) {
 	}
 }
 
-// noteInitialized keeps what the answer to initialize says of the session.
+// noteInitialized keeps what the answer to initialize says of the session, and listens: some servers
+// speak as soon as they are told that the client is ready.
 func (c *httpUpstream) noteInitialized(session string, result json.RawMessage) {
 	version, _ := stringAt(result, "protocolVersion")
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.session, c.protocol = session, version
+	c.mu.Unlock()
+	c.listen()
 }

@@ -60,14 +60,10 @@ func (c *httpUpstream) openStream(lastID string) (*http.Response, error) {
 		return resp, nil
 	}
 	resp.Body.Close()
-	switch {
-	case c.sessionGone(resp):
-		c.fail(ErrSessionGone)
-		return nil, nil
-	case resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests:
+	if resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests {
 		return nil, fmt.Errorf("open upstream stream: HTTP %s", resp.Status)
 	}
-	return nil, nil
+	return nil, nil // a 404 says that there is no such stream, or no session: the next POST will tell
 }
 
 // resume asks for the events of a broken response stream behind the last one that came.

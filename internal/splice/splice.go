@@ -108,53 +108,63 @@ func Append(arr, value []byte) (json.RawMessage, error) {
 	return join(body, comma, value, []byte("]")), nil
 }
 
-func find(obj []byte, name string) (member, bool) {
-	ms, _, err := members(obj)
-	if err != nil {
-		return member{}, false
-	}
-	for _, m := range ms {
+// find returns the first member of a name. What follows it is not read.
+func find(obj []byte, name string) (found member, ok bool) {
+	_, err := walk(obj, func(m member) bool {
 		if m.name == name {
-			return m, true
+			found, ok = m, true
 		}
-	}
-	return member{}, false
+		return !ok
+	})
+	return found, ok && err == nil
 }
 
 // members lists the members of obj and the offset of its closing brace.
 func members(obj []byte) (ms []member, closing int, err error) {
+	ms = make([]member, 0, 8)
+	closing, err = walk(obj, func(m member) bool {
+		ms = append(ms, m)
+		return true
+	})
+	return ms, closing, err
+}
+
+// walk visits the members of obj in order until visit reports false, and returns the offset of the
+// closing brace, or 0 when it did not get there.
+func walk(obj []byte, visit func(member) bool) (closing int, err error) {
 	r := readers.Get().(*reader)
 	defer r.release()
 	dec := r.reset(obj)
 	tok, err := dec.ReadToken()
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
 	if tok.Kind() != '{' {
-		return nil, 0, fmt.Errorf("not an object")
+		return 0, fmt.Errorf("not an object")
 	}
-	ms = make([]member, 0, 8)
 	for dec.PeekKind() != '}' {
 		name, err := dec.ReadValue()
 		if err != nil {
-			return nil, 0, err
+			return 0, err
 		}
 		m := member{start: int(dec.InputOffset()) - len(name)}
 		if m.name, err = unquote(name); err != nil {
-			return nil, 0, err
+			return 0, err
 		}
 		value, err := dec.ReadValue()
 		if err != nil {
-			return nil, 0, err
+			return 0, err
 		}
 		m.valueEnd = int(dec.InputOffset())
 		m.valueStart = m.valueEnd - len(value)
-		ms = append(ms, m)
+		if !visit(m) {
+			return 0, nil
+		}
 	}
 	if _, err := dec.ReadToken(); err != nil {
-		return nil, 0, err
+		return 0, err
 	}
-	return ms, int(dec.InputOffset()) - 1, nil
+	return int(dec.InputOffset()) - 1, nil
 }
 
 // unquote returns the meaning of a string literal.
