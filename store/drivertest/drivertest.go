@@ -94,7 +94,7 @@ func (w *world) processWith(opts *store.Options) *process {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	p := &process{t: w.t, Log: log, driver: driver}
+	p := &process{t: w.t, Log: log, driver: driver, now: w.clock.Now}
 	w.t.Cleanup(func() {
 		if err := log.Close(); err != nil {
 			w.t.Errorf("Close: %v", err)
@@ -112,10 +112,11 @@ type process struct {
 	*store.Log
 	t      *testing.T
 	driver store.Driver
+	now    func() time.Time
 }
 
 // Delivered is Log.Delivered, now.
-func (p *process) Delivered(tenant, id string) { p.Log.Delivered(tenant, id, time.Now()) }
+func (p *process) Delivered(tenant, id string) { p.Log.Delivered(tenant, id, p.now()) }
 
 // contract is an irreversible tool's under a policy, changed as a test wants it.
 func contract(changes ...func(*effect.Contract)) *effect.Contract {

@@ -111,12 +111,8 @@ func testNotes(t *testing.T, h Harness) {
 	t.Run("40,000 replays write nothing and overflow nothing", func(t *testing.T) {
 		p := newWorld(t, h).process()
 		r := p.done(charge(), contract())
-		n := 40_000
-		if testing.Short() {
-			n = 2_000
-		}
 		bp := params(t, charge(), contract())
-		for range n {
+		for range Scale(40_000) {
 			p.Delivered(r.Tenant, r.ID)
 			if begun := p.beginParams(bp); begun.Verdict.Action != effect.ActReplay {
 				t.Fatalf("Begin = %s", begun.Verdict.Action)
@@ -311,7 +307,7 @@ func testPayloads(t *testing.T, h Harness) {
 	})
 	t.Run("an answer of 20 MB is kept whole", func(t *testing.T) {
 		p := newWorld(t, h).process()
-		body := make([]byte, 20<<20)
+		body := make([]byte, Scale(20<<20))
 		for i := range body {
 			body[i] = 'a' + byte(i%26)
 		}

@@ -135,6 +135,7 @@ func TestOpen_FreshFileByManyAtOnce(t *testing.T) {
 
 func TestWriter_LockHeldByAnother(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
+	openAndClose(t, path)
 	d, err := sqlite.Open(t.Context(), path, &sqlite.Options{BusyTimeout: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)

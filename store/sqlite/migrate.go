@@ -28,8 +28,11 @@ func (d *Driver) migrate(ctx context.Context) error {
 	deadline := time.Now().Add(d.busy)
 	for {
 		done, err := d.tryMigrate(ctx)
-		if done || err != nil && !isBusy(err) {
+		switch {
+		case done, err != nil && !isBusy(err):
 			return err
+		case err == nil:
+			continue // migrated: look again
 		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("%w: its schema is older and other programs have it open; end them and try again", store.ErrSchema)
@@ -53,7 +56,7 @@ func (d *Driver) tryMigrate(ctx context.Context) (done bool, err error) {
 		return false, fmt.Errorf("%w: it has version %d and this program knows %d; use the newer undolog that wrote it, or another file",
 			store.ErrSchema, version, schemaVersion)
 	}
-	return false, d.runMigrations(ctx) // and look again
+	return false, d.runMigrations(ctx)
 }
 
 // fileVersion is the newest migration applied to the file; 0 when it is fresh.

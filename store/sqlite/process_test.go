@@ -18,6 +18,7 @@ import (
 
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/store"
+	"github.com/undolog/undolog/store/drivertest"
 	"github.com/undolog/undolog/store/sqlite"
 )
 
@@ -44,9 +45,8 @@ func exitWith(err error) {
 }
 
 const (
-	sharers          = 8
-	sharersIdentical = 64 / sharers
-	sharersDifferent = 10_000 / sharers
+	sharers   = 8
+	identical = 64
 )
 
 // shared is what a sharer reports after each of its two parts.
@@ -55,18 +55,19 @@ type shared struct {
 	Errors              []string
 }
 
-// Eight processes on one file: of 64 identical calls one is claimed, 10,000 different ones all run, and
-// nobody ever hears that the file is locked.
+// Eight processes on one file: of 64 identical calls one is claimed, thousands of different ones all run,
+// and nobody ever hears that the file is locked.
 func TestProcesses_ShareOneFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
+	different := drivertest.Scale(10_000) / sharers * sharers
 	children := make([]*child, sharers)
 	for i := range children {
 		children[i] = startChild(t, "sharer", path, fmt.Sprint(i))
 	}
 	var total shared
-	for range 2 {
+	for _, each := range []int{identical / sharers, different / sharers} {
 		for _, c := range children {
-			c.send(t, "go\n")
+			c.send(t, fmt.Sprintln(each))
 		}
 		for _, c := range children {
 			var report shared
@@ -82,13 +83,13 @@ func TestProcesses_ShareOneFile(t *testing.T) {
 	for _, c := range children {
 		c.wait(t)
 	}
-	if total.Claims != 1 || total.Joins != 63 || total.Done != 10_000 {
-		t.Errorf("%d claims, %d joins and %d effects done; want 1, 63 and 10000", total.Claims, total.Joins, total.Done)
+	if total.Claims != 1 || total.Joins != identical-1 || total.Done != different {
+		t.Errorf("%d claims, %d joins and %d effects done; want 1, %d and %d", total.Claims, total.Joins, total.Done, identical-1, different)
 	}
 	l := openLog(t, path)
 	records, err := l.List(t.Context(), &store.Filter{Tenant: "default", Limit: 20_000, States: []effect.State{effect.StateCommitted}})
-	if err != nil || len(records) != 10_000 {
-		t.Errorf("%d effects committed, want 10000 (%v)", len(records), err)
+	if err != nil || len(records) != different {
+		t.Errorf("%d effects committed, want %d (%v)", len(records), different, err)
 	}
 	assertIntact(t, path)
 }
@@ -103,14 +104,15 @@ func runSharer(path, name string) error {
 		return err
 	}
 	in := bufio.NewReader(os.Stdin)
-	for _, part := range []func() shared{
-		func() shared { return beginIdentical(l) },
-		func() shared { return runDifferent(l, name) },
+	for _, part := range []func(n int) shared{
+		func(n int) shared { return beginIdentical(l, n) },
+		func(n int) shared { return runDifferent(l, name, n) },
 	} {
-		if _, err := in.ReadString('\n'); err != nil {
+		var n int // how many calls, which is also the start
+		if _, err := fmt.Fscanln(in, &n); err != nil {
 			return err
 		}
-		if err := json.NewEncoder(os.Stdout).Encode(part()); err != nil {
+		if err := json.NewEncoder(os.Stdout).Encode(part(n)); err != nil {
 			return err
 		}
 	}
@@ -129,9 +131,9 @@ func (c *counter) add(see func(*shared)) {
 	see(&c.shared)
 }
 
-func beginIdentical(l *store.Log) shared {
+func beginIdentical(l *store.Log, n int) shared {
 	var c counter
-	share(sharersIdentical, sharersIdentical, func(int) {
+	share(n, n, func(int) {
 		p, err := childParams(`{"same":true}`)
 		if err != nil {
 			c.add(func(s *shared) { s.Errors = append(s.Errors, err.Error()) })
@@ -152,9 +154,9 @@ func beginIdentical(l *store.Log) shared {
 	return c.shared
 }
 
-func runDifferent(l *store.Log, name string) shared {
+func runDifferent(l *store.Log, name string, n int) shared {
 	var c counter
-	share(sharersDifferent, 8, func(i int) {
+	share(n, 8, func(i int) {
 		_, err := runOne(l, fmt.Sprintf(`{"process":%q,"n":%d}`, name, i))
 		c.add(func(s *shared) {
 			if err != nil {
@@ -196,12 +198,8 @@ func runOne(l *store.Log, arguments string) (string, error) {
 // A process that is killed at any moment leaves a whole file, and everything it was told is recorded is.
 func TestProcesses_KilledWhileWriting(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
-	rounds := 10
-	if testing.Short() {
-		rounds = 3
-	}
 	acknowledged := map[string]bool{}
-	for round := range rounds {
+	for round := range max(3, drivertest.Scale(20)) {
 		c := startChild(t, "writer", path, fmt.Sprint(round))
 		survivor := openLog(t, path) // another process's log that goes on meanwhile
 		for range 1 + rand.IntN(60) {
