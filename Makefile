@@ -26,8 +26,8 @@ check: ## gofmt, vet, staticcheck, go generate and go mod tidy without a differe
 fuzz: ## every fuzz target for 60 s
 	./scripts/fuzz 60s
 
-bench: ## one table of figures, each as a ratio to a baseline of the same run
-	$(GO) run ./bench
+bench: build ## one table of figures, each as a ratio to a baseline of the same run
+	$(GO) run ./bench -bin bin
 
 soak: ## the crash rounds of the tests, many more of them
 	CGO_ENABLED=1 UNDOLOG_SOAK=1 $(GO) test -race -count=1 -timeout 60m -run 'Crash|Processes' ./e2e/...
