@@ -1,9 +1,7 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/undolog/undolog/effect"
@@ -27,27 +25,54 @@ func (t *tx) begin(p *store.Begin) (*store.Begun, error) {
 	if err := t.deliver(p.Deliveries); err != nil {
 		return nil, err
 	}
+	if begun, err := t.beginNew(p); begun != nil || err != nil {
+		return begun, err
+	}
 	facts, err := t.facts(p)
 	if err != nil {
 		return nil, fmt.Errorf("gather facts: %w", err)
 	}
-	begun := &store.Begun{Verdict: effect.Decide(p.Call, p.Identity, p.Contract, facts, p.Continuation)}
-	switch v := &begun.Verdict; v.Action {
+	v := effect.Decide(p.Call, p.Identity, p.Contract, facts, p.Continuation)
+	var r *effect.Record
+	switch v.Action {
 	case effect.ActInsert:
-		begun.Record, err = t.insert(p, v)
+		r, err = t.insert(p, &v)
 	case effect.ActReclaim, effect.ActContinue:
-		begun.Record, err = t.reclaim(p, v, facts.Latest)
+		r, err = t.reclaim(p, &v, facts.Latest)
 	default:
-		begun.Record = shown(p, facts, v)
-		return begun, nil
+		return &store.Begun{Verdict: v, Record: shown(p, facts, &v)}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	r := begun.Record
+	return t.claimed(v, r), nil
+}
+
+// beginNew claims a call of which the log knows nothing, in one statement; nil when it knows something,
+// or when even such a call is not to run.
+func (t *tx) beginNew(p *store.Begin) (*store.Begun, error) {
+	if p.Identity.Signature.IsZero() {
+		return nil, nil // always new, and matches nothing
+	}
+	v := effect.Decide(p.Call, p.Identity, p.Contract, &effect.Facts{Now: t.now}, p.Continuation)
+	if v.Action != effect.ActInsert {
+		return nil, nil
+	}
+	r := t.newRecord(p, &v)
+	if inserted, err := t.insertIfNew(r); !inserted || err != nil {
+		return nil, err
+	}
+	if err := t.beatWhenDue(p, r); err != nil {
+		return nil, err
+	}
+	return t.claimed(v, r), nil
+}
+
+func (t *tx) claimed(v effect.Verdict, r *effect.Record) *store.Begun {
 	t.rememberClaim(r)
-	begun.Claim = &effect.Claim{Effect: r.ID, Tenant: r.Tenant, Attempt: r.Attempt, Ordinal: r.Ordinal, Owner: r.Owner}
-	return begun, nil
+	return &store.Begun{Verdict: v, Record: r, Claim: &effect.Claim{
+		Effect: r.ID, Tenant: r.Tenant, Attempt: r.Attempt, Ordinal: r.Ordinal, Owner: r.Owner,
+	}}
 }
 
 // shown is the effect that a call which may not run is told of: nothing of another principal's.
@@ -68,18 +93,16 @@ func (t *tx) facts(p *store.Begin) (*effect.Facts, error) {
 	if p.Identity.Signature.IsZero() {
 		return f, nil
 	}
-	latest, lookalikes, err := t.probe(p)
-	switch {
-	case err != nil:
+	var err error
+	f.Latest, err = one(t, selectRecord+`
+		WHERE e.tenant = ? AND e.signature = ?
+		ORDER BY e.generation DESC
+		LIMIT 1`, tenant(p.Call), p.Identity.Signature[:])
+	if err != nil {
 		return nil, err
-	case latest == 0 && lookalikes:
-		return f, t.lookalike(p, f)
-	case latest == 0:
-		return f, nil
 	}
-	if f.Latest, err = one(t, selectRecord+`
-		WHERE e.seq = ?`, latest); err != nil {
-		return nil, err
+	if f.Latest == nil {
+		return f, t.lookalike(p, f)
 	}
 	if f.Again, err = againOpen(t, f.Latest.ID); err != nil {
 		return nil, err
@@ -88,27 +111,6 @@ func (t *tx) facts(p *store.Begin) (*effect.Facts, error) {
 		f.OtherWrites, err = otherWrites(t, f.Latest)
 	}
 	return f, err
-}
-
-// probe finds the newest generation, and whether it is worth looking for look-alikes: for a new call,
-// which most are, it is all that is read.
-func (t *tx) probe(p *store.Begin) (latest int64, lookalikes bool, err error) {
-	rows, err := t.query(`
-		SELECT COALESCE((SELECT seq FROM effect
-		                 WHERE tenant = ?1 AND signature = ?2
-		                 ORDER BY generation DESC
-		                 LIMIT 1), 0),
-		       EXISTS (SELECT 1 FROM effect WHERE tenant = ?1 AND window = ?3 AND rule IN ('key', 'run'))
-		       OR EXISTS (SELECT 1 FROM effect WHERE tenant = ?1 AND signature = ?3)`,
-		tenant(p.Call), p.Identity.Signature[:], blob(p.Identity.Window))
-	if err != nil {
-		return 0, false, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	if rows.Next() {
-		err = rows.Scan(&latest, &lookalikes)
-	}
-	return latest, lookalikes, errors.Join(err, rows.Err())
 }
 
 // againOpen reports whether a granted run of the effect is not used up.
@@ -182,11 +184,9 @@ func (t *tx) lookalike(p *store.Begin, f *effect.Facts) (err error) {
 
 // insert claims a new generation; the unique signature makes it the only one.
 func (t *tx) insert(p *store.Begin, v *effect.Verdict) (*effect.Record, error) {
-	r := newRecord(p, v)
-	r.CreatedAt, r.ChangedAt = t.now, t.now
-	t.lease(p, r)
+	r := t.newRecord(p, v)
 	if err := t.insertEffect(r); err != nil {
-		return nil, fmt.Errorf("insert effect %s: %w", r.ID, err)
+		return nil, err
 	}
 	if err := t.beatWhenDue(p, r); err != nil {
 		return nil, err
@@ -194,17 +194,19 @@ func (t *tx) insert(p *store.Begin, v *effect.Verdict) (*effect.Record, error) {
 	return r, t.useAgain(p, v)
 }
 
-func newRecord(p *store.Begin, v *effect.Verdict) *effect.Record {
+func (t *tx) newRecord(p *store.Begin, v *effect.Verdict) *effect.Record {
 	c, id := p.Call, p.Identity
-	return &effect.Record{
+	r := &effect.Record{
 		ID: p.ID, Tenant: tenant(c), Principal: c.Principal, Session: c.Session, Trace: c.Trace,
 		Server: c.Server, Tool: c.Tool, Tier: p.Contract.Tier,
 		Rule: id.Rule, Scope: id.Scope, Signature: id.Signature, Window: id.Window, Generation: v.Generation,
 		Key: c.Key, Run: c.Run, Occurrence: c.Occurrence,
-		Arguments: bytes.Clone(orEmptyObject(c.Arguments)), ArgsDigest: id.Arguments, Complete: id.Complete,
+		Arguments: orEmptyObject(c.Arguments), ArgsDigest: id.Arguments, Complete: id.Complete,
 		Policy: p.Policy, Source: p.Contract.Source, LookalikeOf: v.Lookalike,
-		State: effect.StateClaimed, Attempt: 1, Owner: p.Owner,
+		State: effect.StateClaimed, Attempt: 1, Owner: p.Owner, CreatedAt: t.now, ChangedAt: t.now,
 	}
+	t.lease(p, r)
+	return r
 }
 
 // lease says until when the claim holds: for a remote invoker a fixed time, else as long as the owner's
@@ -219,21 +221,57 @@ func (t *tx) lease(p *store.Begin, r *effect.Record) {
 
 func (t *tx) insertEffect(r *effect.Record) error {
 	result, err := t.exec(`
-		INSERT INTO effect (id, tenant, principal, session, trace, server, tool, tier, rule, scope,
-		       signature, window, generation, key, run, occurrence, args_digest, complete,
-		       policy, source, lookalike_of, created_at, state, owner, lease_until, timeout_at, arguments)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
-		       ?, ?, ?, ?, ?, ?, ?, ?,
-		       ?, ?, ?, ?, 'claimed', ?, ?, ?, ?)`,
-		r.ID, r.Tenant, r.Principal, r.Session, r.Trace, r.Server, r.Tool, string(r.Tier), string(r.Rule), r.Scope,
-		blob(r.Signature), blob(r.Window), r.Generation, r.Key, r.Run, r.Occurrence, r.ArgsDigest[:], r.Complete[:],
-		r.Policy, r.Source, r.LookalikeOf, micros(r.CreatedAt), r.Owner, nullMicros(r.LeaseUntil), nullMicros(r.TimeoutAt),
-		[]byte(r.Arguments))
+		INSERT INTO effect (generation, `+effectColumns+`)
+		VALUES (?27, `+effectValues+`)`, append(effectArgs(r), r.Generation)...)
 	if err != nil {
-		return err
+		return fmt.Errorf("insert effect %s: %w", r.ID, err)
 	}
 	r.Seq, err = result.LastInsertId()
 	return err
+}
+
+// insertIfNew inserts the first generation of a call of which nothing is known, by signature or as a
+// look-alike, and reports whether it did. Most calls are new, and to ask first would cost a query each.
+// The generation of a known one is NULL, which the schema refuses and OR IGNORE makes no row. (INSERT …
+// SELECT … WHERE would copy the row to a temporary table, since it reads the table that it writes.)
+func (t *tx) insertIfNew(r *effect.Record) (inserted bool, err error) {
+	result, err := t.exec(`
+		INSERT OR IGNORE INTO effect (generation, `+effectColumns+`)
+		VALUES (CASE
+		        WHEN EXISTS (SELECT 1 FROM effect WHERE tenant = ?2 AND signature = ?11) THEN NULL
+		        WHEN EXISTS (SELECT 1 FROM effect WHERE tenant = ?2 AND window = ?12 AND rule IN ('key', 'run')) THEN NULL
+		        WHEN ?9 <> 'window' AND EXISTS (SELECT 1 FROM effect WHERE tenant = ?2 AND signature = ?12) THEN NULL
+		        ELSE 1
+		        END, `+effectValues+`)`, effectArgs(r)...)
+	if err != nil {
+		return false, fmt.Errorf("insert effect %s: %w", r.ID, err)
+	}
+	if n, err := result.RowsAffected(); n == 0 || err != nil {
+		return false, err
+	}
+	r.Seq, err = result.LastInsertId()
+	return true, err
+}
+
+// effectColumns are all columns of a new effect but its generation.
+const (
+	effectColumns = `
+		id, tenant, principal, session, trace, server, tool, tier, rule, scope,
+		signature, window, key, run, occurrence, args_digest, complete,
+		policy, source, lookalike_of, created_at, state, owner, lease_until, timeout_at, arguments`
+	effectValues = `
+		?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10,
+		?11, ?12, ?13, ?14, ?15, ?16, ?17,
+		?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26`
+)
+
+func effectArgs(r *effect.Record) []any {
+	return []any{
+		r.ID, r.Tenant, r.Principal, r.Session, r.Trace, r.Server, r.Tool, string(r.Tier), string(r.Rule), r.Scope,
+		blob(r.Signature), blob(r.Window), r.Key, r.Run, r.Occurrence, r.ArgsDigest[:], r.Complete[:],
+		r.Policy, r.Source, r.LookalikeOf, micros(r.CreatedAt), string(effect.StateClaimed), r.Owner,
+		nullMicros(r.LeaseUntil), nullMicros(r.TimeoutAt), []byte(r.Arguments),
+	}
 }
 
 // reclaim claims the next attempt of an effect, or the waiting one again.

@@ -16,7 +16,7 @@ func (d *Driver) Write(ctx context.Context, n *store.Notes) error {
 func (t *tx) write(n *store.Notes) error {
 	for _, r := range n.Reads {
 		if err := t.insertRead(r); err != nil {
-			return fmt.Errorf("insert read %s: %w", r.ID, err)
+			return err
 		}
 	}
 	if err := t.deliver(n.Deliveries); err != nil {
@@ -39,8 +39,10 @@ func (t *tx) insertRead(read *effect.Record) error {
 	if err := t.insertEffect(&r); err != nil {
 		return err
 	}
-	_, err := t.insertTransition(&r, false, r.Answer)
-	return err
+	if _, err := t.insertTransition(&r, false, r.Answer); err != nil {
+		return fmt.Errorf("insert transition of read %s: %w", r.ID, err)
+	}
+	return nil
 }
 
 // deliver notes answers that arrived, once for each answer: a replay that is delivered as well writes
