@@ -31,11 +31,11 @@ var importRules = []struct {
 	{"effectinterceptor", []string{"effect", "interceptors", "store", "internal/splice", "internal/faults"}, "works with any engine, so it imports none"},
 	{"effectchain", []string{"chain", "effect", "effectinterceptor", "interceptors"}, "the one place where a chain and effects meet"},
 	{"gateway", []string{"chain", "interceptors", "internal/splice", "internal/faults"}, "relays and runs a chain; what an effect is it never learns"},
-	{"cmd/undolog", []string{"effect", "effectchain", "effectinterceptor", "gateway", "interceptors", "store", "store/sqlite"}, "wiring"},
+	{"cmd/undolog", []string{"chain", "effect", "effectchain", "effectinterceptor", "gateway", "interceptors", "store", "store/sqlite"}, "wiring"},
 	{"internal/barewriter", []string{"store", "store/sqlite"}, "writes the log's rows with the log's types"},
 	{"e2e", nil, "tests through the programs alone"},
 	{"internal/mcptest", nil, "raw clients for tests"},
-	{"bench", []string{"chain", "effect", "effectchain", "effectinterceptor", "store", "store/sqlite", "internal/barewriter"}, "measures the parts it wires"},
+	{"bench", []string{"chain", "effect", "effectchain", "effectinterceptor", "interceptors", "store", "store/sqlite", "internal/barewriter"}, "measures the parts it wires"},
 	{"examples/...", []string{"chain", "effect", "effectchain", "effectinterceptor", "interceptors", "store", "store/sqlite", "examples/..."}, "what a user could write"},
 }
 

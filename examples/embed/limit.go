@@ -34,3 +34,12 @@ var limit = &interceptors.Validator{
 		return interceptors.Allow(), nil
 	},
 }
+
+// house serves the interceptors of this program's own.
+func house() *interceptors.Server {
+	s := interceptors.NewServer(nil)
+	if err := s.Add(limit); err != nil {
+		panic(err) // a mistake in limit's descriptor
+	}
+	return s
+}

@@ -1,12 +1,15 @@
-// Command embed is an MCP server of one's own that runs a chain of interceptors in itself, without a
-// gateway in front: a tool that transfers money, and a validator that refuses large sums.
+// Command embed is an MCP server that makes its own tools safe to repeat, without a gateway in front: a
+// tool that transfers money and one that tells a balance, the effect interceptors and a log beside them.
+// Transfers are recorded before they happen and made once, however often the same call is sent; a
+// validator of its own refuses large sums.
 //
-//	go run ./examples/embed
+//	go run ./examples/embed -log bank.db
 package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"flag"
 	"log"
 	"log/slog"
 	"os"
@@ -15,53 +18,54 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/undolog/undolog/chain"
+	"github.com/undolog/undolog/effectchain"
+	"github.com/undolog/undolog/effectinterceptor"
 	"github.com/undolog/undolog/interceptors"
+	"github.com/undolog/undolog/store"
+	"github.com/undolog/undolog/store/sqlite"
 )
 
 func main() {
-	c, err := newChain(slog.New(slog.NewTextHandler(os.Stderr, nil)))
-	if err != nil {
+	path := flag.String("log", "bank.db", "`FILE` of the effect log")
+	flag.Parse()
+	if err := run(context.Background(), *path, &mcp.StdioTransport{}); err != nil {
 		log.Fatal(err)
 	}
-	if err := newServer(c).Run(context.Background(), &mcp.StdioTransport{}); err != nil {
-		log.Print(err)
+}
+
+// run serves one connection over the log at path.
+func run(ctx context.Context, path string, transport mcp.Transport) (err error) {
+	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	driver, err := sqlite.Open(ctx, path, nil)
+	if err != nil {
+		return err
 	}
-	drained, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	effects, err := store.Open(driver, &store.Options{Logger: logger})
+	if err != nil {
+		return errors.Join(err, driver.Close())
+	}
+	defer func() { err = errors.Join(err, effects.Close()) }()
+
+	ei := effectinterceptor.New(effects, &effectinterceptor.Options{Policy: policy(), Delivery: true, Logger: logger})
+	defer ei.Close()
+	c, err := effectchain.New(ei, &effectchain.Options{Server: "bank", Logger: logger})
+	if err != nil {
+		return err
+	}
+	if err := c.Use(chain.Local("house", house()), nil); err != nil {
+		return err
+	}
+	server := newBank().server()
+	server.AddReceivingMiddleware(c.Middleware(&chain.MiddlewareOptions{Principal: caller}))
+	err = server.Run(ctx, transport)
+
+	drained, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	if err := c.Drain(drained); err != nil {
-		log.Fatal(err)
-	}
+	return errors.Join(err, c.Drain(drained)) // calls under way are settled before the log is closed
 }
 
-// newChain is where interceptors are put together; more hosts are more calls of Use.
-func newChain(logger *slog.Logger) (*chain.Chain, error) {
-	c, err := chain.New(&chain.Options{Logger: logger})
-	if err != nil {
-		return nil, err
-	}
-	house := interceptors.NewServer(&interceptors.ServerOptions{Logger: logger})
-	if err := house.Add(limit); err != nil {
-		return nil, err
-	}
-	if err := c.Use(chain.Local("house", house), nil); err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-func newServer(c *chain.Chain) *mcp.Server {
-	server := mcp.NewServer(&mcp.Implementation{Name: "bank", Version: "1"}, nil)
-	mcp.AddTool(server, &mcp.Tool{Name: "transfer", Description: "Transfer money to an account."}, transfer)
-	server.AddReceivingMiddleware(c.Middleware(nil))
-	return server
-}
-
-type transferArguments struct {
-	Account string `json:"account"`
-	Cents   int64  `json:"cents"`
-}
-
-func transfer(_ context.Context, _ *mcp.CallToolRequest, in transferArguments) (*mcp.CallToolResult, any, error) {
-	text := fmt.Sprintf("%d cents went to %s", in.Cents, in.Account)
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
+// caller is who calls: on stdio whoever started this program. An equal call without an idempotency key is
+// recognised as the same only where somebody is known to have made both.
+func caller(mcp.Request) *interceptors.Principal {
+	return &interceptors.Principal{Type: "agent", ID: "agent:local"}
 }
