@@ -2,7 +2,6 @@ package effectinterceptor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"time"
@@ -12,14 +11,6 @@ import (
 	"github.com/undolog/undolog/internal/faults"
 	"github.com/undolog/undolog/store"
 )
-
-// dispatchInfo is the info member by which an engine learns how to dispatch (see chain.DispatchKey).
-const dispatchInfo = "dev.undolog/dispatch"
-
-type dispatch struct {
-	Detach    bool  `json:"detach,omitempty"`
-	TimeoutMs int64 `json:"timeoutMs,omitempty"`
-}
 
 // begin is the request phase of undolog/effect: it claims the final payload, or answers in the target's
 // place, or stops the call.
@@ -38,7 +29,7 @@ func (i *Interceptors) begin(ctx context.Context, in *interceptors.Invocation) (
 	}
 	o := i.newOpen(in, call, contract)
 	if contract.Tier == effect.TierRead {
-		return i.beginRead(in, c, o)
+		return i.beginRead(in, c, o), nil
 	}
 	if o.identity, err = contract.Identify(call); err != nil {
 		return nil, i.stopInvalid(err)
@@ -46,35 +37,17 @@ func (i *Interceptors) begin(ctx context.Context, in *interceptors.Invocation) (
 	return i.claim(ctx, in, c, o)
 }
 
-func (i *Interceptors) newOpen(in *interceptors.Invocation, call *effect.Call, contract *effect.Contract) *open {
-	now := i.opts.Now()
-	return &open{
-		exchange: exchangeOf(in),
-		invoker:  invokerOf(in),
-		session:  in.Context.SessionID,
-		span:     spanOf(in),
-		local:    in.Caller.Local,
-		until:    now.Add(max(contract.Lease, contract.Timeout)),
-		call:     call,
-		contract: contract,
-		started:  now,
-	}
-}
-
 // beginRead lets a read through: it never claims, joins or replays, and is logged after its answer.
-func (i *Interceptors) beginRead(in *interceptors.Invocation, c *toolCall, o *open) (*interceptors.Change, error) {
-	payload, err := stripRequest(in.Payload, c)
-	if err != nil {
-		return nil, i.stopInvalid(err)
-	}
-	i.open.add(o, o.started)
-	return &interceptors.Change{Payload: payload, Info: (&info{Outcome: outcomeExecute}).wrapped()}, nil
+func (i *Interceptors) beginRead(in *interceptors.Invocation, c *toolCall, o *open) *interceptors.Change {
+	i.await(in, o)
+	stateless := o.call.Principal == "" && o.call.Key == "" && o.call.Run == ""
+	return &interceptors.Change{Payload: c.strip(), Info: (&info{Outcome: outcomeExecute, Stateless: stateless}).wrapped()}
 }
 
 // claim asks the log, waits where an equal call is under way, and does what the log decided. A call that
 // waited asks again when its answer is no answer: the other's was never sent, or may safely run again.
 func (i *Interceptors) claim(ctx context.Context, in *interceptors.Invocation, c *toolCall, o *open) (*interceptors.Change, error) {
-	deadline := time.Now().Add(i.opts.JoinWait)
+	deadline := i.joinDeadline(ctx)
 	faults.Point("before-begin")
 	for {
 		begun, err := i.log.Begin(ctx, &store.BeginParams{
@@ -83,7 +56,7 @@ func (i *Interceptors) claim(ctx context.Context, in *interceptors.Invocation, c
 			Contract:     o.contract,
 			Policy:       i.policyDigest(),
 			Remote:       !in.Caller.Local,
-			Continuation: c.continuation(),
+			Continuation: c.continuation,
 		})
 		if err != nil {
 			return nil, i.stopUnavailable(ctx, o.call, err)
@@ -95,67 +68,76 @@ func (i *Interceptors) claim(ctx context.Context, in *interceptors.Invocation, c
 				i.settle(ctx, o, effect.Outcome{Kind: effect.OutcomeUnsent, Reason: "the invoker left before the claim was made"})
 				return nil, ctx.Err()
 			}
-			return i.execute(in, c, o, begun)
+			return i.execute(in, c, o, begun), nil
 		}
 		if begun.Verdict.Action != effect.ActJoin {
-			return nil, i.answer(o, begun)
+			return nil, i.answer(in, o, begun)
 		}
-		settled, err := i.join(ctx, o, begun.Record, deadline)
-		if settled || err != nil {
+		if err := i.join(ctx, in, o, begun.Record, deadline); err != nil {
 			return nil, err
 		}
 	}
 }
 
 // execute stamps the claimed call and lets it go on.
-func (i *Interceptors) execute(in *interceptors.Invocation, c *toolCall, o *open, begun *store.Begun) (*interceptors.Change, error) {
-	i.open.add(o, o.started)
-	payload, err := stampRequest(in.Payload, c, o.identity, begun.Claim)
-	if err != nil {
-		i.settle(context.Background(), o, effect.Outcome{Kind: effect.OutcomeUnsent, Reason: "stamping the request: " + err.Error()})
-		return nil, err
+func (i *Interceptors) execute(in *interceptors.Invocation, c *toolCall, o *open, begun *store.Begun) *interceptors.Change {
+	key := begun.Claim.Effect
+	if o.identity.Rule == effect.RuleKey {
+		key = o.identity.Scope
 	}
 	out := newInfo(outcomeExecute, o.identity, begun.Record)
 	out.Attempt = begun.Claim.Attempt
-	return &interceptors.Change{Payload: payload, Info: out.wrapped(member{dispatchInfo, dispatch{
-		Detach:    o.contract.Detach,
-		TimeoutMs: clampMs(o.contract.Timeout),
-	}})}, nil
+	i.await(in, o)
+	return &interceptors.Change{Payload: c.stamp(begun.Claim, key), Info: out.dispatched(o.contract)}
 }
 
-// join waits for the outcome of an equal call that is under way and answers with it, failure or not. It
-// reports false without an error when the call should ask the log again.
-func (i *Interceptors) join(ctx context.Context, o *open, r *effect.Record, deadline time.Time) (bool, error) {
+// joinMargin is how long before its invocation's deadline a call stops waiting, so that the invoker
+// still gets the reason.
+const joinMargin = 250 * time.Millisecond
+
+func (i *Interceptors) joinDeadline(ctx context.Context) time.Time {
+	now := time.Now()
+	until := now.Add(i.opts.JoinWait)
+	if d, ok := ctx.Deadline(); ok {
+		if last := d.Add(-min(joinMargin, d.Sub(now)/4)); last.Before(until) {
+			return last
+		}
+	}
+	return until
+}
+
+// join waits for the outcome of an equal call that is under way and returns the answer with it, failure or
+// not. It returns nil when the call should ask the log again: there is no answer to give.
+func (i *Interceptors) join(ctx context.Context, in *interceptors.Invocation, o *open, r *effect.Record, deadline time.Time) error {
 	wait, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	now, err := i.log.Wait(wait, r.Tenant, r.ID)
 	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return true, inProgress(o.identity, r).block(codeInternal)
+	case err != nil && ctx.Err() == nil && wait.Err() != nil:
+		return inProgress(o.identity, r).block(codeInternal)
 	case err != nil:
-		return true, i.stopUnavailable(ctx, o.call, err)
+		return i.stopUnavailable(ctx, o.call, err)
+	case now.Answer.Kind == effect.AnswerNone:
+		return nil
 	}
-	switch state := now.StateAt(i.opts.Now()); state {
+	switch now.State {
 	case effect.StateCommitted, effect.StateFailed, effect.StateWaiting:
-		return true, i.replay(o, now, false)
-	case effect.StateInDoubt:
-		if o.contract.Tier != effect.TierIdempotent {
-			return true, inDoubt(o.identity, now).block(codeInternal)
-		}
+		return i.replay(in, o, now, false)
 	}
-	return false, nil
+	return nil
 }
 
 // answer is what a caller gets that may not dispatch.
-func (i *Interceptors) answer(o *open, begun *store.Begun) error {
+func (i *Interceptors) answer(in *interceptors.Invocation, o *open, begun *store.Begun) error {
 	v, r := begun.Verdict, begun.Record
 	switch v.Action {
 	case effect.ActReplay:
-		return i.replay(o, r, v.Repeat)
+		return i.replay(in, o, r, v.Repeat)
 	case effect.ActInDoubt:
 		return inDoubt(o.identity, r).block(codeInternal)
-	case effect.ActConflict:
-		return refused(outcomeConflict, v.Reason, o.identity, nil).block(codeInternal)
+	case effect.ActConflict: // r is nil when the other call is another principal's
+		i.note(o, effect.EventRefused, r, v.Reason)
+		return refused(outcomeConflict, v.Reason, o.identity, r).block(codeInternal)
 	default:
 		i.note(o, effect.EventRefused, r, v.Reason)
 		return refused(outcomeDenied, v.Reason, o.identity, r).block(codeInternal)
@@ -163,17 +145,24 @@ func (i *Interceptors) answer(o *open, begun *store.Begun) error {
 }
 
 // replay answers from the record. The text for the model is added to a delivered repeat, and to every
-// replay of a settled effect where the engine cannot say what was delivered.
-func (i *Interceptors) replay(o *open, r *effect.Record, repeat bool) error {
-	o.replayed, o.effectID = true, r.ID
-	i.open.add(o, o.started)
+// replay of a committed effect where the engine cannot say what was delivered.
+func (i *Interceptors) replay(in *interceptors.Invocation, o *open, r *effect.Record, repeat bool) error {
 	blind := !i.opts.Delivery || !o.local
 	note := ""
-	if o.contract.Annotate && o.identity.Rule == effect.RuleWindow && r.State != effect.StateWaiting && (repeat || blind) {
+	if o.contract.Annotate && o.identity.Rule == effect.RuleWindow && (repeat || blind && r.State == effect.StateCommitted) {
 		note = repeated(r, o.contract.Window)
 	}
+	answer, err := respond(o.identity, r, note)
+	if err != nil {
+		i.opts.Logger.Error("recorded answer cannot be given again", slog.String("effect", r.ID), slog.Any("error", err))
+		return unreadable(o.identity, r).block(codeInternal)
+	}
 	i.note(o, effect.EventReplayed, r, "")
-	return respond(o.identity, r, note)
+	if o.local && (i.opts.Delivery || answer.Result != nil) { // a remote engine's response phase sees our mark
+		o.replayed, o.effectID = true, r.ID
+		i.await(in, o)
+	}
+	return answer
 }
 
 func (i *Interceptors) stopInvalid(err error) error {
@@ -200,33 +189,45 @@ func (i *Interceptors) policyDigest() string {
 	return i.opts.Policy.Digest
 }
 
-// contractOf is what holds for the call's tool.
+// contractOf is what holds for the call's tool. Where the log cannot say what is known of the tool, a tool
+// that is a read all the same still runs.
 func (i *Interceptors) contractOf(ctx context.Context, call *effect.Call) (*effect.Contract, error) {
 	ann, err := i.catalog.annotations(ctx, call.Tenant, call.Server, call.Tool)
-	if err != nil {
+	trusted := i.opts.Trust(call.Server)
+	var c *effect.Contract
+	if i.opts.Policy == nil {
+		c = effect.DefaultContract(ann, trusted)
+	} else {
+		c = i.opts.Policy.Contract(call.Server, call.Tool, ann, trusted)
+	}
+	if err != nil && c.Tier != effect.TierRead {
 		return nil, err
 	}
-	trusted := i.opts.Trust(call.Server)
-	if i.opts.Policy == nil {
-		return effect.DefaultContract(ann, trusted), nil
-	}
-	return i.opts.Policy.Contract(call.Server, call.Tool, ann, trusted), nil
+	return c, nil
 }
 
 func (i *Interceptors) note(o *open, kind string, r *effect.Record, reason string) {
-	ev := effect.Event{
-		At: i.opts.Now(), Tenant: o.call.Tenant, Kind: kind,
-		Principal: o.call.Principal, Server: o.call.Server, Tool: o.call.Tool,
-	}
-	if r != nil {
+	ev := o.event(kind)
+	if ev.Effect = ""; r != nil {
 		ev.Effect = r.ID
 	}
 	if reason != "" {
-		detail, err := json.Marshal(map[string]string{"reason": reason})
-		if err != nil {
-			panic(err) // two strings
-		}
-		ev.Detail = detail
+		ev.Detail = detail(map[string]string{"reason": reason})
 	}
+	ev.At = i.opts.Now()
 	i.log.Note(ev)
+}
+
+// noteDetail notes an event of o's own effect.
+func (i *Interceptors) noteDetail(o *open, kind string, members map[string]string) {
+	ev := o.event(kind)
+	ev.At, ev.Detail = i.opts.Now(), detail(members)
+	i.log.Note(ev)
+}
+
+func (o *open) event(kind string) effect.Event {
+	return effect.Event{
+		Tenant: o.call.Tenant, Effect: o.effectID, Kind: kind,
+		Principal: o.call.Principal, Server: o.call.Server, Tool: o.call.Tool,
+	}
 }

@@ -6,101 +6,143 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/interceptors"
 	"github.com/undolog/undolog/store"
 )
 
+const (
+	// catalogAge is how long what was read of a server's tools is taken for true: another process may
+	// have learned more.
+	catalogAge = 30 * time.Second
+	// catalogServers bounds how many servers are remembered: an invoker names them as it likes.
+	catalogServers = 1024
+	// learnAtOnce is how many definitions of a page are recorded at a time; the log groups them.
+	learnAtOnce = 16
+)
+
 // catalog is what is known of tools: learned from tools/list, kept in the log, cached here.
 type catalog struct {
 	log *store.Log
+	now func() time.Time
 
 	mu      sync.Mutex
-	servers map[serverKey]map[string]*listed
+	servers map[serverKey]*listing
 }
 
 type serverKey struct{ tenant, server string }
+
+// listing is one server's tools.
+type listing struct {
+	tools   map[string]listed
+	read    time.Time
+	learned time.Time
+}
 
 type listed struct {
 	digest      effect.Digest
 	annotations *effect.Annotations
 }
 
-func newCatalog(log *store.Log) *catalog {
-	return &catalog{log: log, servers: map[serverKey]map[string]*listed{}}
+func newCatalog(log *store.Log, now func() time.Time) *catalog {
+	return &catalog{log: log, now: now, servers: map[serverKey]*listing{}}
 }
 
-// annotations returns what the tool's definition says of it; nil when the tool is not known.
+// annotations returns what the tool's definition says of it; nil when the tool is not known. What was read
+// before is still used when the log cannot be read now.
 func (c *catalog) annotations(ctx context.Context, tenant, server, tool string) (*effect.Annotations, error) {
+	t, err := c.find(ctx, serverKey{tenant, server}, tool)
+	return t.annotations, err
+}
+
+func (c *catalog) find(ctx context.Context, key serverKey, tool string) (listed, error) {
+	c.mu.Lock()
+	l := c.servers[key]
+	if l != nil && c.now().Sub(l.read) < catalogAge {
+		t := l.tools[tool]
+		c.mu.Unlock()
+		return t, nil
+	}
+	c.mu.Unlock()
+	if err := c.load(ctx, key); err != nil && l == nil {
+		return listed{}, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	tools, err := c.load(ctx, serverKey{tenant, server})
-	if err != nil {
-		return nil, err
+	if l := c.servers[key]; l != nil {
+		return l.tools[tool], nil
 	}
-	if t := tools[tool]; t != nil {
-		return t.annotations, nil
-	}
-	return nil, nil
+	return listed{}, nil
 }
 
-func (c *catalog) load(ctx context.Context, key serverKey) (map[string]*listed, error) {
-	if tools, ok := c.servers[key]; ok {
-		return tools, nil
-	}
+// load reads the tools of a server. What is learned meanwhile is newer than what was read.
+func (c *catalog) load(ctx context.Context, key serverKey) error {
+	begun := c.now()
 	known, err := c.log.Tools(ctx, key.tenant, key.server)
 	if err != nil {
-		return nil, fmt.Errorf("load tools of %s: %w", key.server, err)
+		return fmt.Errorf("load tools of %s: %w", key.server, err)
 	}
-	tools := make(map[string]*listed, len(known))
+	tools := make(map[string]listed, len(known))
 	for _, t := range known {
-		tools[t.Name] = &listed{digest: t.Digest, annotations: annotationsOf(t.Definition)}
+		tools[t.Name] = listed{t.Digest, annotationsOf(t.Definition)}
 	}
-	c.servers[key] = tools
-	return tools, nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.servers) >= catalogServers && c.servers[key] == nil {
+		clear(c.servers)
+	}
+	if l := c.servers[key]; l != nil && !l.learned.Before(begun) {
+		l.read = begun
+		return nil
+	}
+	c.servers[key] = &listing{tools: tools, read: begun}
+	return nil
 }
 
 // learn keeps a definition. It reports whether the log knew another one.
 func (c *catalog) learn(ctx context.Context, t *store.Tool) (changed bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	tools, err := c.load(ctx, serverKey{t.Tenant, t.Server})
-	if err != nil {
+	key := serverKey{t.Tenant, t.Server}
+	known, err := c.find(ctx, key, t.Name)
+	if err != nil || known.digest == t.Digest {
 		return false, err
-	}
-	if known := tools[t.Name]; known != nil && known.digest == t.Digest {
-		return false, nil
 	}
 	if changed, err = c.log.LearnTool(ctx, t); err != nil {
 		return false, err
 	}
-	tools[t.Name] = &listed{digest: t.Digest, annotations: annotationsOf(t.Definition)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.servers[key]; l != nil {
+		l.tools[t.Name], l.learned = listed{t.Digest, annotationsOf(t.Definition)}, c.now()
+	}
 	return changed, nil
 }
 
-// learnTools is undolog/catalog: it learns a page of tools/list, and notes definitions that changed.
+// learnTools is undolog/catalog: it learns a page of tools/list, and tells of definitions that changed.
 func (i *Interceptors) learnTools(ctx context.Context, in *interceptors.Invocation) (*interceptors.Verdict, error) {
-	var cfg config
-	if len(in.Config) > 0 {
-		if err := jsonv2.Unmarshal(in.Config, &cfg); err != nil {
-			return nil, fmt.Errorf("read config: %w", err)
-		}
+	cfg, err := configOf(in)
+	if err != nil {
+		return nil, err
 	}
 	var page struct {
 		Tools []jsontext.Value `json:"tools"`
 	}
-	if err := jsonv2.Unmarshal(in.Payload, &page, jsontext.AllowDuplicateNames(true)); err != nil {
+	if err := jsonv2.Unmarshal(in.Payload, &page, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
 		return nil, fmt.Errorf("read tools: %w", err)
 	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(learnAtOnce)
 	for _, definition := range page.Tools {
 		t := &store.Tool{Tenant: i.tenantOf(in), Server: serverOf(in, cfg.Server), Definition: definition, SeenAt: i.opts.Now()}
-		if err := i.learnTool(ctx, t); err != nil {
-			return nil, err
-		}
+		group.Go(func() error { return i.learnTool(ctx, t) })
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
 	}
 	return interceptors.Allow(), nil
 }
@@ -123,21 +165,18 @@ func (i *Interceptors) learnTool(ctx context.Context, t *store.Tool) error {
 	if err != nil {
 		return fmt.Errorf("learn tool %s: %w", t.Name, err)
 	}
-	if changed {
+	if changed { // the log has noted it
 		i.opts.Logger.WarnContext(ctx, "tool definition changed", slog.String("server", t.Server), slog.String("tool", t.Name))
-		i.log.Note(effect.Event{At: t.SeenAt, Tenant: t.Tenant, Kind: effect.EventToolChanged, Server: t.Server, Tool: t.Name,
-			Detail: detail(map[string]string{"digest": t.Digest.String()})})
 	}
 	return nil
 }
 
-// annotationsOf reads the hints of a tool's definition, digit for digit as MCP has them.
+// annotationsOf reads the hints of a tool's definition. Hints that cannot be read say nothing.
 func annotationsOf(definition json.RawMessage) *effect.Annotations {
 	var d struct {
 		Annotations struct {
-			ReadOnly    bool  `json:"readOnlyHint"`
-			Idempotent  bool  `json:"idempotentHint"`
-			Destructive *bool `json:"destructiveHint"`
+			ReadOnly   bool `json:"readOnlyHint"`
+			Idempotent bool `json:"idempotentHint"`
 		} `json:"annotations"`
 	}
 	if err := jsonv2.Unmarshal(definition, &d, jsontext.AllowDuplicateNames(true)); err != nil {

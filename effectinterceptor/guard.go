@@ -4,16 +4,21 @@ import (
 	"context"
 	"errors"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/interceptors"
 )
 
 // guardRequest refuses early what the claim would refuse as malformed, so that no other interceptor
 // works on it. It decides nothing else: what is allowed is decided where it is enforced, in the claim.
+// In process it looks only for what two interceptors could read in two ways.
 func (i *Interceptors) guardRequest(in *interceptors.Invocation) (*interceptors.Verdict, error) {
-	err := i.checkCall(in)
+	if in.Caller.Local && jsontext.Value(in.Payload).IsValid() {
+		return interceptors.Allow(), nil
+	}
 	var bad *effect.InvalidError
-	if !errors.As(err, &bad) {
+	if err := i.checkCall(in); !errors.As(err, &bad) {
 		return interceptors.Allow(), err
 	}
 	why := invalid(bad)
@@ -22,7 +27,7 @@ func (i *Interceptors) guardRequest(in *interceptors.Invocation) (*interceptors.
 	}
 	return &interceptors.Verdict{
 		Severity: interceptors.SeverityError,
-		Messages: []interceptors.Message{{Message: why.Reason, Severity: interceptors.SeverityError, Path: "params" + bad.Pointer}},
+		Messages: []interceptors.Message{{Message: why.Reason, Severity: interceptors.SeverityError, Path: why.pointer()}},
 		Info:     why.wrapped(),
 	}, nil
 }
@@ -32,20 +37,16 @@ func (i *Interceptors) checkCall(in *interceptors.Invocation) error {
 	if err != nil {
 		return err
 	}
-	if _, err := i.effectCall(in, c); err != nil {
-		return err
-	}
-	switch c.Arguments.Kind() {
-	case '{', 0:
-		return nil
-	}
-	return &effect.InvalidError{Pointer: "/arguments", Reason: "must be an object"}
+	_, err = i.effectCall(in, c)
+	return err
 }
 
 // guardResponse settles where the engine validates a response before it mutates it, so that a verdict of
-// another validator cannot lose the outcome.
+// another validator cannot lose the outcome. It goes by what names one request for certain: the same
+// response is matched once more by undolog/effect, and by then another call of the session may be open.
 func (i *Interceptors) guardResponse(ctx context.Context, in *interceptors.Invocation) (*interceptors.Verdict, error) {
-	if o := i.open.match(in, echoedEffect(in.Payload)); o != nil && !o.replayed {
+	ev := evidenceOf(in)
+	if o := i.open.certain(ev); o != nil && !ev.echo.replayed && !o.replayed {
 		i.settle(ctx, o, classify(in.Payload, nil))
 	}
 	return interceptors.Allow(), nil

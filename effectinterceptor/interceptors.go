@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/undolog/undolog/effect"
@@ -49,7 +48,7 @@ type Interceptors struct {
 	open    *openSet
 	catalog *catalog
 
-	background sync.WaitGroup // outcomes being recorded
+	background background
 }
 
 // New returns the interceptors over log. Close them before the log.
@@ -77,12 +76,13 @@ func New(log *store.Log, opts *Options) *Interceptors {
 		log:     log,
 		opts:    o,
 		open:    newOpenSet(),
-		catalog: newCatalog(log),
+		catalog: newCatalog(log, o.Now),
 	}
 }
 
-// Close waits for the outcomes that are being recorded.
-func (i *Interceptors) Close() { i.background.Wait() }
+// Close waits for the outcomes that are being recorded. One that comes later is given to the log by its
+// own caller.
+func (i *Interceptors) Close() { i.background.close() }
 
 // Engine says who runs the interceptors.
 type Engine bool

@@ -1,25 +1,20 @@
 package effectinterceptor
 
 import (
-	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
-	jsonv2 "github.com/go-json-experiment/json"
-
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/interceptors"
-	"github.com/undolog/undolog/internal/splice"
 )
 
 // open is one governed tools/call between its two phases.
 type open struct {
-	exchange string // correlation id of the engine, scoped to the invoker; empty: none was sent
-	invoker  string // tenant and subject of the authenticated invoker
-	session  string
-	span     string // trace and span, empty when there is none
-	local    bool
-	until    time.Time // when the entry is forgotten at the latest
+	keys    []string // by which a response finds it, see evidence
+	session string   // the one of them that is the session's
+	local   bool
+	until   time.Time // when it is forgotten at the latest
 
 	call     *effect.Call
 	contract *effect.Contract
@@ -29,142 +24,147 @@ type open struct {
 	replayed bool             // answered from the record
 	started  time.Time
 
+	overlapped bool // guarded by openSet: another request of the session was open at the same time
+
 	mu      sync.Mutex
 	settled bool // an outcome other than lost has been recorded
+	lost    bool
+}
+
+// ended reports whether nothing but a late answer can come.
+func (o *open) ended() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.settled || o.lost || o.replayed
+}
+
+func (i *Interceptors) newOpen(in *interceptors.Invocation, call *effect.Call, contract *effect.Contract) *open {
+	now := i.opts.Now()
+	return &open{
+		local:    in.Caller.Local,
+		until:    now.Add(max(contract.Lease, contract.Timeout)),
+		call:     call,
+		contract: contract,
+		started:  now,
+	}
+}
+
+// await makes o findable for the response that answers it.
+func (i *Interceptors) await(in *interceptors.Invocation, o *open) {
+	keys := []string{exchangeKey(in)}
+	if !o.local || keys[0] == "" {
+		o.session = sessionKey(in)
+		keys = append(keys, effectKey(in, o.effectID), spanKey(in), o.session)
+	}
+	o.keys = slices.DeleteFunc(keys, func(key string) bool { return key == "" })
+	i.open.add(o)
 }
 
 // openSet is what is under way in this process. What it does not know any more is found by the effect
 // id that the target echoes, or not at all.
 type openSet struct {
-	mu        sync.Mutex
-	exchanges map[string]*open
-	loose     map[*open]bool // without an exchange id
-	swept     time.Time
+	mu    sync.Mutex
+	byKey map[string][]*open
+	all   map[*open]struct{}
+	swept time.Time
 }
 
 func newOpenSet() *openSet {
-	return &openSet{exchanges: map[string]*open{}, loose: map[*open]bool{}}
+	return &openSet{byKey: map[string][]*open{}, all: map[*open]struct{}{}}
 }
 
-func (s *openSet) add(o *open, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sweep(now)
-	if o.exchange != "" {
-		s.exchanges[o.exchange] = o
+func (s *openSet) add(o *open) {
+	if len(o.keys) == 0 { // no response can find it
 		return
 	}
-	s.loose[o] = true
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep(o.started)
+	for _, key := range o.keys {
+		s.byKey[key] = append(s.byKey[key], o)
+	}
+	s.all[o] = struct{}{}
+	if o.session == "" {
+		return
+	}
+	if same := s.byKey[o.session]; len(same) > 1 {
+		for _, other := range same {
+			other.overlapped = true
+		}
+	}
 }
 
 func (s *openSet) remove(o *open) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.exchanges[o.exchange] == o {
-		delete(s.exchanges, o.exchange)
+	s.forget(o)
+}
+
+func (s *openSet) forget(o *open) {
+	if _, ok := s.all[o]; !ok {
+		return
 	}
-	delete(s.loose, o)
+	delete(s.all, o)
+	for _, key := range o.keys {
+		left := slices.DeleteFunc(s.byKey[key], func(other *open) bool { return other == o })
+		if len(left) == 0 {
+			delete(s.byKey, key)
+			continue
+		}
+		s.byKey[key] = left
+	}
 }
 
-func (s *openSet) byExchange(id string) *open {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.exchanges[id]
-}
-
-// sweep forgets what a foreign engine began and never told of again.
+// sweep forgets what an engine began and never told of again. What our own engine still dispatches stays,
+// however long it takes.
 func (s *openSet) sweep(now time.Time) {
 	if now.Sub(s.swept) < time.Minute {
 		return
 	}
 	s.swept = now
-	for o := range s.loose {
-		if now.After(o.until) {
-			delete(s.loose, o)
-		}
-	}
-	for id, o := range s.exchanges {
-		if !o.local && now.After(o.until) {
-			delete(s.exchanges, id)
+	for o := range s.all {
+		if now.After(o.until) && (!o.local || o.ended()) {
+			s.forget(o)
 		}
 	}
 }
 
-// match finds the request that a response answers: by exchange id, by the effect id that the target
-// echoed, by trace and span if unique, by session if only one request of it is unanswered. Otherwise it
-// does not guess.
-func (s *openSet) match(in *interceptors.Invocation, echoed string) *open {
-	if id := exchangeOf(in); id != "" {
-		return s.byExchange(id)
+// only returns the one open request with the key; nil when there are none or several, and for no key.
+func (s *openSet) only(key string) *open {
+	if key == "" {
+		return nil
 	}
-	invoker := invokerOf(in)
-	if echoed != "" {
-		return s.only(func(o *open) bool { return o.invoker == invoker && o.effectID == echoed })
-	}
-	if span := spanOf(in); span != "" {
-		if o := s.only(func(o *open) bool { return o.invoker == invoker && o.span == span }); o != nil {
-			return o
-		}
-	}
-	if session := in.Context.SessionID; session != "" {
-		return s.only(func(o *open) bool { return o.invoker == invoker && o.session == session })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if found := s.byKey[key]; len(found) == 1 {
+		return found[0]
 	}
 	return nil
 }
 
-// only returns the one open call for which is reports true; nil when there are none or several.
-func (s *openSet) only(is func(*open) bool) *open {
+// alone is the only request of a session, when no other was open while it was: then a response of the
+// session can answer nothing else.
+func (s *openSet) alone(session string) *open {
+	o := s.only(session)
+	if o == nil {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var found *open
-	for _, o := range s.all() {
-		if !is(o) {
-			continue
-		}
-		if found != nil {
-			return nil
-		}
-		found = o
+	if o.overlapped {
+		return nil
 	}
-	return found
+	return o
 }
 
-func (s *openSet) all() []*open {
-	all := make([]*open, 0, len(s.loose)+len(s.exchanges))
-	for o := range s.loose {
-		all = append(all, o)
+// certain is the open request that the evidence names for certain.
+func (s *openSet) certain(ev *evidence) *open {
+	if o := s.only(ev.exchange); o != nil {
+		return o
 	}
-	for _, o := range s.exchanges {
-		all = append(all, o)
+	o := s.only(ev.effect)
+	if o == nil || ev.echo.attempt != 0 && ev.echo.attempt != o.claim.Attempt {
+		return nil
 	}
-	return all
-}
-
-// exchangeOf is the engine's correlation id, scoped so that no invoker names another's.
-func exchangeOf(in *interceptors.Invocation) string {
-	id := extra(in, exchangeExtra)
-	if id == "" || in.Caller.Local {
-		return id
-	}
-	return invokerOf(in) + "\x00" + id
-}
-
-func invokerOf(in *interceptors.Invocation) string {
-	return in.Caller.Tenant + "\x00" + in.Caller.Subject
-}
-
-func spanOf(in *interceptors.Invocation) string {
-	if in.Context.TraceID == "" || in.Context.SpanID == "" {
-		return ""
-	}
-	return in.Context.TraceID + "\x00" + in.Context.SpanID
-}
-
-// echoedEffect is the effect id that the target left in the _meta of its result, empty when it did not.
-func echoedEffect(result json.RawMessage) string {
-	var id string
-	if raw := splice.Get(result, "_meta", effectMeta, "id"); raw != nil && jsonv2.Unmarshal(raw, &id) == nil {
-		return id
-	}
-	return ""
+	return o
 }

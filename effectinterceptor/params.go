@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -25,7 +24,6 @@ type toolCall struct {
 	continuation         string // by what the call goes on with a waiting attempt; empty: it does not
 
 	closing int    // offset of the closing brace of params
-	bare    bool   // params have no member at all
 	meta    span   // of the value of _meta; zero: absent
 	kept    []span // members of _meta that are not under our prefix, the three handles included
 	target  int    // index in kept of the target's own key, -1: none
@@ -92,7 +90,7 @@ func (p *parser) params() error {
 		}
 		return &effect.InvalidError{Reason: "params must be an object"}
 	}
-	if err := p.object(p.member); err != nil {
+	if _, err := p.object(p.member); err != nil {
 		return err
 	}
 	p.call.closing = int(p.dec.InputOffset()) - 1
@@ -106,29 +104,31 @@ func (p *parser) params() error {
 	return nil
 }
 
-// object reads an object and calls f with the name of each member, to read its value.
-func (p *parser) object(f func(name []byte, start int) error) error {
+// object reads an object and calls f with the name of each member, to read its value. It returns the
+// offset of the opening brace.
+func (p *parser) object(f func(name []byte, start int) error) (opening int, err error) {
 	if _, err := p.dec.ReadToken(); err != nil {
-		return err
+		return 0, err
 	}
+	opening = int(p.dec.InputOffset()) - 1
 	for p.dec.PeekKind() != '}' {
 		literal, err := p.dec.ReadValue()
 		if err != nil {
-			return err
+			return 0, err
 		}
 		start := int(p.dec.InputOffset()) - len(literal)
 		name := literal[1 : len(literal)-1]
 		if bytes.IndexByte(name, '\\') >= 0 {
 			if name, err = jsontext.AppendUnquote(nil, literal); err != nil {
-				return err
+				return 0, err
 			}
 		}
 		if err := f(name, start); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	_, err := p.dec.ReadToken()
-	return err
+	_, err = p.dec.ReadToken()
+	return opening, err
 }
 
 // value reads one value; the result shares memory with the payload and with nothing else.
@@ -142,7 +142,6 @@ func (p *parser) value() (json.RawMessage, error) {
 }
 
 func (p *parser) member(name []byte, _ int) (err error) {
-	p.call.bare = false
 	switch string(name) {
 	case "name":
 		p.call.name, err = p.text("/name")
@@ -204,29 +203,12 @@ func (p *parser) meta() error {
 		return nil
 	}
 	p.call.kept = make([]span, 0, 4)
-	var closing int
-	err := p.object(func(name []byte, start int) error {
-		if p.call.meta.start == 0 { // the opening brace is before the first name
-			p.call.meta.start = start
-		}
-		return p.metaMember(name, start)
-	})
+	opening, err := p.object(p.metaMember)
 	if err != nil {
 		return err
 	}
-	closing = int(p.dec.InputOffset())
-	p.call.meta = span{p.opening(closing), closing}
+	p.call.meta = span{opening, int(p.dec.InputOffset())}
 	return nil
-}
-
-// opening is the offset of the brace that opens _meta: the nearest one before its first member, or before
-// its end when it has none.
-func (p *parser) opening(closing int) int {
-	before := p.call.meta.start
-	if before == 0 {
-		before = closing - 1
-	}
-	return bytes.LastIndexByte(p.call.payload[:before], '{')
 }
 
 func (p *parser) metaMember(name []byte, start int) (err error) {
@@ -288,64 +270,6 @@ func invalidParams(err error) error {
 		bad.Reason = "params " + bad.Reason
 	}
 	return bad
-}
-
-// stamp returns the params that go to the target: marked with the effect and attempt, and with the key
-// under which the target may recognise another attempt. What the client put under our prefix is taken off.
-func (c *toolCall) stamp(claim *effect.Claim, key string) json.RawMessage {
-	out := c.openMeta(len(claim.Effect) + len(key) + 96)
-	for n, m := range c.kept {
-		if n != c.target {
-			out = append(append(out, c.payload[m.start:m.end]...), ',')
-		}
-	}
-	out = append(out, `"`+effectMeta+`":{"id":"`...)
-	out = append(append(out, claim.Effect...), `","attempt":`...)
-	out = strconv.AppendInt(out, int64(claim.Attempt), 10)
-	out = append(out, `},"`+targetKey+`":`...)
-	return c.closeMeta(appendQuoted(out, key))
-}
-
-// strip returns the params without what the client put under our prefix, for a call that is not claimed.
-func (c *toolCall) strip() json.RawMessage {
-	if !c.foreign {
-		return c.payload
-	}
-	out := c.openMeta(0)
-	for n, m := range c.kept {
-		if n > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, c.payload[m.start:m.end]...)
-	}
-	return c.closeMeta(out)
-}
-
-// openMeta returns the params up to the inside of their _meta, with room for more bytes than they have.
-func (c *toolCall) openMeta(more int) []byte {
-	out := make([]byte, 0, len(c.payload)+more)
-	if c.meta.end > 0 {
-		return append(append(out, c.payload[:c.meta.start]...), '{')
-	}
-	out = append(out, bytes.TrimRight(c.payload[:c.closing], " \t\r\n")...)
-	return append(out, `,"_meta":{`...) // a call has a name: there is a member before
-}
-
-func (c *toolCall) closeMeta(out []byte) json.RawMessage {
-	out = append(out, '}')
-	if c.meta.end > 0 {
-		return append(out, c.payload[c.meta.end:]...)
-	}
-	return append(out, c.payload[c.closing:]...)
-}
-
-// appendQuoted appends s as a JSON string; what is not UTF-8 in it is replaced.
-func appendQuoted(dst []byte, s string) []byte {
-	quoted, err := jsontext.AppendQuote(dst, s)
-	if err != nil {
-		quoted, _ = jsontext.AppendQuote(dst, strings.ToValidUTF8(s, "\uFFFD"))
-	}
-	return quoted
 }
 
 // text reads a JSON string; false when the value is none.

@@ -3,6 +3,7 @@ package effectinterceptor
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/undolog/undolog/effect"
@@ -42,22 +43,40 @@ type info struct {
 	Reason       string `json:"reason,omitempty"`
 }
 
-// wrapped is i as the member dev.undolog/effect of an object.
-func (i *info) wrapped(more ...member) json.RawMessage {
-	all := map[string]any{effectMeta: i}
-	for _, m := range more {
-		all[m.name] = m.value
-	}
-	raw, err := json.Marshal(all)
-	if err != nil {
-		panic(fmt.Sprintf("marshal info: %v", err)) // only strings, numbers and raw JSON we made
-	}
-	return raw
+// dispatchInfo is the info member by which an engine learns how to dispatch.
+const dispatchInfo = "dev.undolog/dispatch"
+
+type dispatch struct {
+	Detach    bool  `json:"detach,omitempty"`
+	TimeoutMs int64 `json:"timeoutMs,omitempty"`
 }
 
-type member struct {
-	name  string
-	value any
+// wrapped is i as the member dev.undolog/effect of an object.
+func (i *info) wrapped() json.RawMessage {
+	return append(i.begun(), '}')
+}
+
+// dispatched is wrapped with how the contract wants the call to be dispatched beside it.
+func (i *info) dispatched(c *effect.Contract) json.RawMessage {
+	out := append(i.begun(), `,"`+dispatchInfo+`":`...)
+	out = append(out, encoded(dispatch{Detach: c.Detach, TimeoutMs: clampMs(c.Timeout)})...)
+	return append(out, '}')
+}
+
+// begun is wrapped without its closing brace.
+func (i *info) begun() []byte {
+	const room = 320 // of most
+	out := append(make([]byte, 0, room), `{"`+effectMeta+`":`...)
+	return append(out, encoded(i)...)
+}
+
+// encoded is v, which holds only strings, numbers and booleans, as JSON.
+func encoded[T dispatch | *info](v T) []byte {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("marshal %T: %v", v, err))
+	}
+	return raw
 }
 
 // block stops a call with a reason that its model can act on.
@@ -81,15 +100,31 @@ func newInfo(outcome string, id *effect.Identity, r *effect.Record) *info {
 }
 
 func invalid(e *effect.InvalidError) *info {
-	at := e.Pointer
-	if at == "" {
-		at = "/"
+	i := &info{Outcome: outcomeInvalid, Path: shortPointer(e.Pointer)}
+	if i.Path == "" {
+		i.Path = "/"
+		i.Reason = fmt.Sprintf("This call was not made: %s.", e.Reason)
+		return i
 	}
-	return &info{
-		Outcome: outcomeInvalid,
-		Path:    at,
-		Reason:  fmt.Sprintf("This call was not made: params%s %s.", e.Pointer, e.Reason),
+	i.Reason = fmt.Sprintf("This call was not made: params%s %s.", i.Path, e.Reason)
+	return i
+}
+
+// pointer is Path as a JSON pointer, empty for the whole params.
+func (i *info) pointer() string {
+	if i.Path == "/" {
+		return ""
 	}
+	return i.Path
+}
+
+// shortPointer bounds a pointer, whose names can be as long as the requester made them.
+func shortPointer(p string) string {
+	const most = 200
+	if len(p) <= most {
+		return p
+	}
+	return strings.ToValidUTF8(p[:most], "") + "…"
 }
 
 func unavailable(server string) *info {
@@ -130,6 +165,14 @@ func unsent(id *effect.Identity, r *effect.Record) *info {
 	i := newInfo(outcomeUnavailable, id, r)
 	i.RetryAfterMs = 1000
 	i.Reason = "This call was not made: its target could not be reached, and nothing was sent. It is safe to send the same call again."
+	return i
+}
+
+func unreadable(id *effect.Identity, r *effect.Record) *info {
+	i := newInfo(outcomeReplay, id, r)
+	i.State = string(r.State)
+	i.Reason = fmt.Sprintf("This call was made before (effect %s) and was not sent again, but what was recorded of its answer cannot be given "+
+		"as a result. A person can read it with `undolog show %s`.", r.ID, r.ID)
 	return i
 }
 

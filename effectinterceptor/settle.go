@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"sync"
 	"time"
-
-	jsonv2 "github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/interceptors"
@@ -25,9 +23,10 @@ type End struct {
 
 // Settled records the end of the dispatch of an exchange: once with what is first known, and once more
 // if an answer still comes after it was lost. It returns when the outcome is durable, or when recording
-// it was left to the background; an exchange that is no effect is ignored.
+// it was left to the background; an exchange that is no effect, or that was answered or settled already,
+// is ignored.
 func (i *Interceptors) Settled(ctx context.Context, exchange string, end End) {
-	o := i.open.byExchange(exchange)
+	o := i.open.only(localExchange(exchange))
 	if o == nil || o.replayed {
 		return
 	}
@@ -36,32 +35,35 @@ func (i *Interceptors) Settled(ctx context.Context, exchange string, end End) {
 	if end.Kind == effect.OutcomeAnswered {
 		out = classify(end.Result, end.Error)
 	}
+	late := o.ended()
 	i.settle(ctx, o, out)
 	faults.Point("after-settle")
-	if !i.opts.Delivery && out.Kind != effect.OutcomeLost {
+	responseComes := end.Kind == effect.OutcomeAnswered && end.Error == nil && !late
+	if !i.opts.Delivery && out.Kind != effect.OutcomeLost && !responseComes {
 		i.open.remove(o)
 	}
 }
 
-// Delivered records whether the answer of an exchange reached its requester, and ends the exchange.
+// Delivered records whether the answer of an exchange reached its requester, which it began to do at the
+// given time, and ends the exchange.
 func (i *Interceptors) Delivered(exchange string, at time.Time, delivered bool) {
-	o := i.open.byExchange(exchange)
+	o := i.open.only(localExchange(exchange))
 	if o == nil {
 		return
 	}
+	i.open.remove(o)
 	o.mu.Lock()
-	settled := o.settled || o.replayed || o.claim == nil
+	answered := o.settled || o.replayed
 	o.mu.Unlock()
-	if delivered && settled && o.effectID != "" {
+	if delivered && answered && o.effectID != "" {
 		i.log.Delivered(o.call.Tenant, o.effectID, at)
 	}
-	i.open.remove(o)
 }
 
 // Explain is what the requester of an exchange is told when its dispatch was lost or not sent; nil when
 // the exchange is no effect.
 func (i *Interceptors) Explain(exchange string, kind effect.OutcomeKind) *interceptors.BlockError {
-	o := i.open.byExchange(exchange)
+	o := i.open.only(localExchange(exchange))
 	if o == nil || o.claim == nil {
 		return nil
 	}
@@ -76,18 +78,25 @@ func (i *Interceptors) Explain(exchange string, kind effect.OutcomeKind) *interc
 }
 
 // settleResponse is the response phase of undolog/effect: it settles the call that the result answers,
-// unless the engine has told of its end already, and takes our stamp off.
+// unless the engine has told of its end already, and takes our stamp off. A response that answers no call
+// that is known is kept as an event, never guessed.
 func (i *Interceptors) settleResponse(ctx context.Context, in *interceptors.Invocation) (*interceptors.Change, error) {
-	o := i.settleBy(ctx, in)
-	if o == nil || o.replayed {
-		if o != nil && !o.local {
-			i.open.remove(o)
+	ev := evidenceOf(in)
+	o, expected := i.match(ctx, in, ev)
+	if o == nil {
+		if !expected {
+			i.log.Note(effect.Event{At: i.opts.Now(), Tenant: i.tenantOf(in), Kind: effect.EventUnmatched, Principal: principalOf(in)})
 		}
 		return &interceptors.Change{}, nil
 	}
-	if !o.local {
+	if !o.local || !i.opts.Delivery {
 		i.open.remove(o)
 	}
+	if o.replayed {
+		return &interceptors.Change{}, nil
+	}
+	i.noteAltered(o, &ev.echo)
+	i.settle(ctx, o, classify(in.Payload, nil))
 	result, err := stripResult(in.Payload)
 	if err != nil {
 		return nil, err
@@ -100,63 +109,28 @@ func (i *Interceptors) settleResponse(ctx context.Context, in *interceptors.Invo
 	return change, nil
 }
 
-// settleBy records the result under the call that it answers and returns that call. A response that
-// answers none that is known is kept as an event, never guessed.
-func (i *Interceptors) settleBy(ctx context.Context, in *interceptors.Invocation) *open {
-	echoed := echoedEffect(in.Payload)
-	o := i.open.match(in, echoed)
-	if o == nil && echoed != "" && !in.Caller.Local {
-		o = i.reopen(ctx, in, echoed)
-	}
-	if o == nil {
-		if !in.Caller.Local {
-			i.log.Note(effect.Event{At: i.opts.Now(), Tenant: i.tenantOf(in), Kind: effect.EventUnmatched, Principal: principalOf(in)})
-		}
-		return nil
-	}
-	if !o.replayed {
-		i.settle(ctx, o, classify(in.Payload, nil))
-	}
-	return o
-}
-
-// reopen finds the claim of an effect that another process of ours made, by the id that the target
-// echoed.
-func (i *Interceptors) reopen(ctx context.Context, in *interceptors.Invocation, id string) *open {
-	shown, err := i.log.Show(ctx, i.tenantOf(in), id)
-	if err != nil {
-		return nil
-	}
-	r := shown.Record
-	if r.Principal != principalOf(in) || r.State != effect.StateClaimed {
-		return nil
-	}
-	call := &effect.Call{Tenant: r.Tenant, Principal: r.Principal, Server: r.Server, Tool: r.Tool}
-	contract, err := i.contractOf(ctx, call)
-	if err != nil {
-		return nil
-	}
-	return &open{
-		call: call, contract: contract, effectID: r.ID, started: r.CreatedAt,
-		identity: &effect.Identity{Rule: r.Rule, Signature: r.Signature},
-		claim:    &effect.Claim{Effect: r.ID, Tenant: r.Tenant, Attempt: r.Attempt, Ordinal: r.Ordinal, Owner: r.Owner},
-	}
-}
-
 // settle records an outcome of o once; after a lost one, one more.
 func (i *Interceptors) settle(ctx context.Context, o *open, out effect.Outcome) {
-	o.mu.Lock()
-	if o.settled {
-		o.mu.Unlock()
+	if !o.end(out.Kind) {
 		return
 	}
-	o.settled = out.Kind != effect.OutcomeLost
-	o.mu.Unlock()
 	if o.claim == nil {
 		i.recordRead(o, out)
 		return
 	}
 	i.record(context.WithoutCancel(ctx), o, out)
+}
+
+// end notes that an outcome of the kind is being recorded; false when there is nothing more to record.
+func (o *open) end(kind effect.OutcomeKind) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	lost := kind == effect.OutcomeLost
+	if o.settled || o.lost && lost {
+		return false
+	}
+	o.settled, o.lost = !lost, o.lost || lost
+	return true
 }
 
 // settleGrace is how long an answer is held back for the record of it. A log that takes longer goes on
@@ -165,21 +139,54 @@ const settleGrace = 5 * time.Second
 
 func (i *Interceptors) record(ctx context.Context, o *open, out effect.Outcome) {
 	recorded := make(chan struct{})
-	i.background.Go(func() {
+	started := i.background.start(func() {
 		defer close(recorded)
-		r, err := i.log.Settle(ctx, *o.claim, o.contract, out)
-		if err != nil {
-			i.opts.Logger.ErrorContext(ctx, "outcome not recorded yet", slog.String("effect", o.claim.Effect), slog.Any("error", err))
-			return
-		}
-		i.opts.Logger.DebugContext(ctx, "effect settled", slog.String("effect", r.ID), slog.String("state", string(r.State)))
+		i.write(ctx, o, out)
 	})
+	if !started { // closed: the log says what becomes of it
+		i.write(ctx, o, out)
+		return
+	}
 	grace := time.NewTimer(settleGrace)
 	defer grace.Stop()
 	select {
 	case <-recorded:
 	case <-grace.C:
 	}
+}
+
+func (i *Interceptors) write(ctx context.Context, o *open, out effect.Outcome) {
+	r, err := i.log.Settle(ctx, *o.claim, o.contract, out)
+	if err != nil {
+		i.opts.Logger.ErrorContext(ctx, "outcome not recorded yet", slog.String("effect", o.claim.Effect), slog.Any("error", err))
+		return
+	}
+	i.opts.Logger.DebugContext(ctx, "effect settled", slog.String("effect", r.ID), slog.String("state", string(r.State)))
+}
+
+// background are the goroutines that record outcomes.
+type background struct {
+	mu     sync.Mutex
+	closed bool
+	tasks  sync.WaitGroup
+}
+
+// start runs a task that close waits for; false when it was closed.
+func (b *background) start(task func()) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.tasks.Go(task)
+	return true
+}
+
+func (b *background) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.tasks.Wait()
 }
 
 func (i *Interceptors) recordRead(o *open, out effect.Outcome) {
@@ -191,46 +198,4 @@ func (i *Interceptors) recordRead(o *open, out effect.Outcome) {
 		State: effect.Settlement(o.contract, out), Attempt: 1, ChangedAt: i.opts.Now(),
 		Answer: out.Answer, Reason: out.Reason,
 	})
-}
-
-// classify says what kind of end an answer of the target is: an input_required round and a task handle
-// are no completions.
-func classify(result, errorBody json.RawMessage) effect.Outcome {
-	if errorBody != nil {
-		return effect.Outcome{Kind: effect.OutcomeAnswered, Answer: effect.Answer{Kind: effect.AnswerError, Body: errorBody}}
-	}
-	out := effect.Outcome{Kind: effect.OutcomeAnswered, Answer: effect.Answer{Kind: effect.AnswerResult, Body: result}}
-	var shape struct {
-		IsError      bool           `json:"isError"`
-		ResultType   string         `json:"resultType"`
-		RequestState *string        `json:"requestState"`
-		TaskID       string         `json:"taskId"`
-		Task         jsontext.Value `json:"task"`
-	}
-	if err := jsonv2.Unmarshal(result, &shape, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
-		return out
-	}
-	out.Answer.IsError = shape.IsError
-	switch {
-	case shape.ResultType == "input_required":
-		out.Kind, out.Continuation = effect.OutcomeWaiting, roundWithoutState
-		if shape.RequestState != nil {
-			out.Continuation = *shape.RequestState
-		}
-	case shape.ResultType == "task":
-		out.Kind, out.Continuation = effect.OutcomeWaiting, shape.TaskID
-	case shape.ResultType == "" && shape.Task.Kind() == '{':
-		out.Kind, out.Continuation = effect.OutcomeWaiting, taskID(shape.Task)
-	}
-	return out
-}
-
-func taskID(task jsontext.Value) string {
-	var t struct {
-		TaskID string `json:"taskId"`
-	}
-	if jsonv2.Unmarshal(task, &t, jsontext.AllowDuplicateNames(true)) != nil {
-		return ""
-	}
-	return t.TaskID
 }

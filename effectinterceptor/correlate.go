@@ -1,0 +1,215 @@
+package effectinterceptor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/interceptors"
+	"github.com/undolog/undolog/internal/splice"
+	"github.com/undolog/undolog/store"
+)
+
+// evidence is what a response says about the request that it answers, each a key of the open set and
+// empty when it says nothing.
+type evidence struct {
+	exchange string
+	effect   string // of the echo
+	span     string
+	session  string
+	local    bool
+	echo     echo
+}
+
+// echo is our mark in the _meta of a result: left there by a target that hands back what it was sent, or
+// by a replay of ours.
+type echo struct {
+	id       string
+	attempt  int // 0: not said
+	replayed bool
+}
+
+func evidenceOf(in *interceptors.Invocation) *evidence {
+	ev := &evidence{exchange: exchangeKey(in), local: in.Caller.Local, echo: echoOf(in.Payload)}
+	if ev.local && ev.exchange != "" { // our own engine knows
+		return ev
+	}
+	ev.effect = effectKey(in, ev.echo.id)
+	ev.span = spanKey(in)
+	ev.session = sessionKey(in)
+	return ev
+}
+
+// exchangeKey is the engine's correlation id. Like all evidence it is scoped to the invoker, so that none
+// names another's.
+func exchangeKey(in *interceptors.Invocation) string {
+	id := extra(in, exchangeExtra)
+	switch {
+	case id == "":
+		return ""
+	case in.Caller.Local:
+		return localExchange(id)
+	}
+	return "x\x00" + invokerOf(in) + id
+}
+
+func localExchange(id string) string { return "l\x00" + id }
+
+func effectKey(in *interceptors.Invocation, id string) string {
+	if id == "" {
+		return ""
+	}
+	return "e\x00" + invokerOf(in) + id
+}
+
+func spanKey(in *interceptors.Invocation) string {
+	if in.Context.TraceID == "" || in.Context.SpanID == "" {
+		return ""
+	}
+	return "t\x00" + invokerOf(in) + in.Context.TraceID + "\x00" + in.Context.SpanID
+}
+
+func sessionKey(in *interceptors.Invocation) string {
+	if in.Context.SessionID == "" {
+		return ""
+	}
+	return "s\x00" + invokerOf(in) + in.Context.SessionID
+}
+
+func invokerOf(in *interceptors.Invocation) string {
+	return in.Caller.Tenant + "\x00" + in.Caller.Subject + "\x00"
+}
+
+// match finds the request that a response answers: by exchange id, by the effect id that the target
+// echoed, by trace and span if unique, by session if its only request. Otherwise it does not guess.
+// expected says that the response is no news although it answers no open request.
+func (i *Interceptors) match(ctx context.Context, in *interceptors.Invocation, ev *evidence) (o *open, expected bool) {
+	if o := i.open.only(ev.exchange); o != nil || ev.local && ev.exchange != "" {
+		return o, ev.local
+	}
+	if ev.echo.id != "" {
+		if o, known := i.echoed(ctx, in, ev); known {
+			return o, o == nil && ev.echo.replayed
+		}
+	}
+	if ev.exchange != "" { // begun by nobody that we know of
+		return nil, false
+	}
+	if o := i.open.only(ev.span); o != nil {
+		return o, false
+	}
+	return i.open.alone(ev.session), false
+}
+
+// echoed finds what the echoed effect id names. known is false when the id is none of ours: another
+// log's, of a target that stands behind one.
+func (i *Interceptors) echoed(ctx context.Context, in *interceptors.Invocation, ev *evidence) (o *open, known bool) {
+	if o := i.open.only(ev.effect); o != nil {
+		if ev.echo.replayed { // an earlier answer of an effect that is under way again
+			return nil, true
+		}
+		return i.sameAttempt(o, ev.echo.attempt), true
+	}
+	shown, err := i.log.Show(ctx, i.tenantOf(in), ev.echo.id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, false
+	case err != nil, ev.echo.replayed:
+		return nil, true
+	}
+	return i.sameAttempt(i.reopen(ctx, in, shown.Record), ev.echo.attempt), true
+}
+
+// sameAttempt is o when the echo is of its attempt. An answer of an earlier one is late: it is kept as an
+// event and settles nothing.
+func (i *Interceptors) sameAttempt(o *open, attempt int) *open {
+	if o == nil || o.claim == nil || attempt == 0 || attempt == o.claim.Attempt {
+		return o
+	}
+	i.noteDetail(o, effect.EventLate, map[string]string{"attempt": strconv.Itoa(attempt)})
+	return nil
+}
+
+// reopen makes a claim that another process of ours made an open request again; nil when it is not this
+// caller's or not claimed.
+func (i *Interceptors) reopen(ctx context.Context, in *interceptors.Invocation, r *effect.Record) *open {
+	cfg, err := configOf(in)
+	if err != nil || r.Principal != principalOf(in) || r.Server != serverOf(in, cfg.Server) {
+		return nil
+	}
+	if r.State != effect.StateClaimed && r.State != effect.StateInDoubt {
+		return nil
+	}
+	call := &effect.Call{Tenant: r.Tenant, Principal: r.Principal, Server: r.Server, Tool: r.Tool}
+	contract, err := i.contractOf(ctx, call)
+	if err != nil {
+		return nil
+	}
+	return &open{
+		call: call, contract: contract, effectID: r.ID, started: r.CreatedAt,
+		identity: &effect.Identity{Rule: r.Rule, Signature: r.Signature},
+		claim:    &effect.Claim{Effect: r.ID, Tenant: r.Tenant, Attempt: r.Attempt, Ordinal: r.Ordinal, Owner: r.Owner},
+	}
+}
+
+// noteAltered tells of a target that was sent another effect than the one claimed: somebody changed the
+// payload after us.
+func (i *Interceptors) noteAltered(o *open, e *echo) {
+	if o.claim == nil || e.id == "" || e.replayed {
+		return
+	}
+	if e.id == o.claim.Effect && (e.attempt == 0 || e.attempt == o.claim.Attempt) {
+		return
+	}
+	i.noteDetail(o, effect.EventAltered, map[string]string{"echoedEffect": clip(e.id), "echoedAttempt": strconv.Itoa(e.attempt)})
+}
+
+// echoOf reads our mark, which most results do not have: they are not read.
+func echoOf(result json.RawMessage) (e echo) {
+	if !mayHaveOurs(result) {
+		return e
+	}
+	meta := splice.Get(result, "_meta")
+	e.id, _ = text(splice.Get(meta, effectMeta, "id"))
+	if raw := splice.Get(meta, effectMeta, "attempt"); raw == nil || jsonv2.Unmarshal(raw, &e.attempt) != nil {
+		e.attempt = 0
+	}
+	e.replayed = string(splice.Get(meta, replayedMeta)) == "true"
+	return e
+}
+
+// mayHaveOurs reports whether a member under our prefix can be in a text: as it is spelled, or with an
+// escape in it.
+func mayHaveOurs(json []byte) bool {
+	return bytes.Contains(json, []byte("undolog")) || bytes.Contains(json, []byte(`\u00`))
+}
+
+// stripResult takes what looks like our mark off a fresh result.
+func stripResult(result json.RawMessage) (json.RawMessage, error) {
+	if !mayHaveOurs(result) {
+		return result, nil
+	}
+	meta := splice.Get(result, "_meta")
+	if kindOf(meta) != '{' {
+		return result, nil
+	}
+	meta, changed, err := splice.Delete(meta, func(name string) bool { return name == effectMeta || name == replayedMeta })
+	if err != nil || !changed {
+		return result, err
+	}
+	return splice.Set(result, meta, "_meta")
+}
+
+// clip bounds what came from outside and is kept as detail.
+func clip(s string) string {
+	const most = 64
+	if len(s) <= most {
+		return s
+	}
+	return s[:most]
+}
