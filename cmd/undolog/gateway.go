@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/undolog/undolog/chain"
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/effectchain"
 	"github.com/undolog/undolog/effectinterceptor"
@@ -108,6 +109,7 @@ func runGateway(cmd *cobra.Command, args []string, f *gatewayFlags) (err error) 
 	if opts.Chain, err = effectchain.New(ei, &effectchain.Options{Logger: logger}); err != nil {
 		return err
 	}
+	defer drain(opts.Chain, logger)
 	announce(cmd, path, policy, f)
 	if f.listen != "" {
 		return f.serveHTTP(cmd, gateway.New(opts), logger)
@@ -115,6 +117,15 @@ func runGateway(cmd *cobra.Command, args []string, f *gatewayFlags) (err error) 
 	outlivePipes()
 	agent := gateway.NewLineConn(os.Stdin, os.Stdout, &gateway.LineOptions{})
 	return gateway.New(opts).Serve(cmd.Context(), agent, gateway.AgentInfo{Tenant: tenantFlag(cmd), Principal: f.caller()})
+}
+
+// drain lets what the end of the upstream has decided be recorded before the log is closed.
+func drain(c *chain.Chain, logger *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := c.Drain(ctx); err != nil {
+		logger.Warn("calls were still under way: they are in doubt", slog.Any("error", err))
+	}
 }
 
 func (f *gatewayFlags) options(args []string, logger *slog.Logger) (*gateway.Options, error) {
@@ -235,6 +246,9 @@ func announce(cmd *cobra.Command, path string, policy *effect.Policy, f *gateway
 	w := cmd.ErrOrStderr()
 	if policy != nil {
 		fmt.Fprintf(w, "undolog: policy %s; effects in %s\n", f.policy, path)
+		for _, warning := range policy.Warnings() {
+			fmt.Fprintln(w, "undolog: "+warning)
+		}
 		return
 	}
 	fmt.Fprintf(w, "undolog: no policy file: nothing asks for approval; calls are recorded, run once, and answered from the record when sent again. "+

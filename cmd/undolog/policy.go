@@ -32,6 +32,9 @@ func policyCheckCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			for _, warning := range policy.Warnings() {
+				fmt.Fprintln(cmd.OutOrStdout(), warning)
+			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s is a valid policy (%s)\n", args[0], policy.Digest)
 			return nil
 		},
