@@ -23,20 +23,21 @@ import (
 func main() {
 	url := flag.String("undolog", "http://127.0.0.1:8461", "URL of the interceptor server")
 	run := flag.String("run", "first", "the run whose steps these calls are")
+	respond := flag.Bool("respond", true, "let the interceptor server answer a repeated call; without it such a call is blocked")
 	flag.Parse()
-	if err := work(context.Background(), *url, *run, os.Stdout); err != nil {
+	if err := work(context.Background(), *url, *run, *respond, os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
 
 // work sends two letters, and the first of them again as an agent does that has lost its answer.
-func work(ctx context.Context, url, run string, out io.Writer) error {
+func work(ctx context.Context, url, run string, respond bool, out io.Writer) error {
 	session, err := connect(ctx, url)
 	if err != nil {
 		return err
 	}
 	defer session.Close()
-	c, err := newChain(session)
+	c, err := newChain(session, respond)
 	if err != nil {
 		return err
 	}
@@ -45,7 +46,8 @@ func work(ctx context.Context, url, run string, out io.Writer) error {
 		reply := c.Do(ctx, letter(to, run), office.send)
 		reply.Delivered(true)
 		if reply.Error != nil {
-			return fmt.Errorf("send letter to %s: %s", to, reply.Error)
+			fmt.Fprintf(out, "%s: refused: %s\n", to, reply.Error)
+			continue
 		}
 		fmt.Fprintf(out, "%s: %s\n", to, reply.Result)
 	}
@@ -66,15 +68,15 @@ func connect(ctx context.Context, url string) (*mcp.ClientSession, error) {
 	return session, nil
 }
 
-// newChain makes a chain of the one remote host. Respond lets it answer a repeated call from its record;
+// newChain makes a chain of the one remote host. respond lets it answer a repeated call from its record;
 // without that a repeated call is blocked. The effect mutator is required: no call goes out unrecorded
 // when the server is gone.
-func newChain(session *mcp.ClientSession) (*chain.Chain, error) {
+func newChain(session *mcp.ClientSession, respond bool) (*chain.Chain, error) {
 	c, err := chain.New(nil)
 	if err != nil {
 		return nil, err
 	}
-	undolog := chain.Remote("undolog", session, &chain.RemoteOptions{Respond: true})
+	undolog := chain.Remote("undolog", session, &chain.RemoteOptions{Respond: respond})
 	err = c.Use(undolog, &chain.HostPolicy{
 		Required:  map[string]interceptors.Type{"undolog/effect": interceptors.TypeMutation},
 		Overrides: map[string]chain.Override{"undolog/effect": {Config: json.RawMessage(`{"server":"post-office"}`)}},
