@@ -1,0 +1,157 @@
+package effectchain_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/undolog/undolog/chain"
+	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/effectchain"
+	"github.com/undolog/undolog/effectinterceptor"
+	"github.com/undolog/undolog/interceptors"
+	"github.com/undolog/undolog/store"
+	"github.com/undolog/undolog/store/sqlite"
+)
+
+type world struct {
+	log   *store.Log
+	chain *chain.Chain
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	driver, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "log.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := store.Open(driver, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ei := effectinterceptor.New(log, &effectinterceptor.Options{Delivery: true})
+	c, err := effectchain.New(ei, &effectchain.Options{Server: "bank"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(c.Drain(context.Background()), log.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &world{log, c}
+}
+
+// pay makes the one call of these tests, which is answered as given.
+func (w *world) pay(t *testing.T, delivered bool, a chain.Answer) *chain.Reply {
+	t.Helper()
+	reply := w.chain.Do(t.Context(), &chain.Request{
+		Event:     "tools/call",
+		Params:    json.RawMessage(`{"name":"pay","arguments":{"cents":5}}`),
+		Principal: &interceptors.Principal{Type: "agent", ID: "agent:a"},
+	}, func(context.Context, json.RawMessage) chain.Answer { return a })
+	reply.Delivered(delivered)
+	return reply
+}
+
+// effects are the states in the log, newest first.
+func (w *world) effects(t *testing.T) []effect.State {
+	t.Helper()
+	list, err := w.log.List(t.Context(), &store.Filter{Tenant: effect.DefaultTenant, Server: "bank"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := []effect.State{}
+	for _, r := range list {
+		states = append(states, r.State)
+	}
+	return states
+}
+
+var (
+	paid   = chain.Answer{Kind: chain.Answered, Result: json.RawMessage(`{"content":[]}`)}
+	broken = errors.New("broken pipe")
+)
+
+func TestNew_everyEndIsRecorded(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		end  chain.Answer
+		want effect.State
+	}{
+		{"a result", paid, effect.StateCommitted},
+		{"an error of the target, on which no response phase runs", chain.Answer{Kind: chain.Answered, Error: json.RawMessage(`{"code":-32602,"message":"no such tool"}`)}, effect.StateFailed},
+		{"a call that was not sent", chain.Answer{Kind: chain.Unsent, Cause: broken}, effect.StateReleased},
+		{"a lost answer", chain.Answer{Kind: chain.Lost, Cause: broken}, effect.StateInDoubt},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.pay(t, true, tt.end)
+			if diff := cmp.Diff([]effect.State{tt.want}, w.effects(t)); diff != "" {
+				t.Errorf("effects (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNew_deliveryDecidesWhatTheSameCallIs(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		delivered bool
+		want      []effect.State
+	}{
+		{"a retry where the answer did not arrive", false, []effect.State{effect.StateCommitted}},
+		{"a new call where it did", true, []effect.State{effect.StateCommitted, effect.StateCommitted}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.pay(t, tt.delivered, paid)
+			w.pay(t, true, paid)
+			if diff := cmp.Diff(tt.want, w.effects(t)); diff != "" {
+				t.Errorf("effects (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// A call that is stopped behind the claim was never sent: its claim is given back.
+func TestNew_aCallThatAnotherHostStopsIsReleased(t *testing.T) {
+	w := newWorld(t)
+	gate := interceptors.NewServer(nil)
+	hooks := []interceptors.Hook{{Events: []string{"tools/call"}, Phase: interceptors.PhaseRequest}}
+	if err := gate.Add(&interceptors.Mutator{
+		Descriptor: interceptors.Descriptor{Name: "gate/last", Hooks: hooks, PriorityHint: &interceptors.Priority{Request: 2147483647}},
+		Mutate: func(context.Context, *interceptors.Invocation) (*interceptors.Change, error) {
+			return nil, errors.New("not today")
+		},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.chain.Use(chain.Local("gate", gate), nil); err != nil {
+		t.Fatal(err)
+	}
+	if reply := w.pay(t, true, paid); reply.Error == nil {
+		t.Fatalf("the call was made: %s", reply.Result)
+	}
+	if diff := cmp.Diff([]effect.State{effect.StateReleased}, w.effects(t)); diff != "" {
+		t.Errorf("effects (-want +got)\n%s", diff)
+	}
+}
+
+func TestNew_aLostAnswerIsExplained(t *testing.T) {
+	reply := newWorld(t).pay(t, false, chain.Answer{Kind: chain.Lost, Cause: broken})
+	var e struct {
+		Data struct {
+			Effect struct {
+				Outcome string `json:"outcome"`
+			} `json:"dev.undolog/effect"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(reply.Error, &e); err != nil || e.Data.Effect.Outcome != "in_doubt" {
+		t.Errorf("want the outcome in_doubt in %s (%v)", reply.Error, err)
+	}
+}
