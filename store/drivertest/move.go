@@ -255,16 +255,45 @@ func testHeart(t *testing.T, h Harness) {
 		q := w.process()
 		w.clock.advance(5*time.Minute - time.Second)
 		q.wants(effect.ActJoin, charge(), contract())
+		q.hasPending(0)
 		w.clock.advance(time.Second)
 		q.wants(effect.ActInDoubt, charge(), contract())
+		q.hasPending(1)
 	})
 	t.Run("a tool's time-out ends a claim whose owner lives", func(t *testing.T) {
 		w := newWorld(t, h)
 		p := w.process()
 		p.begin(charge(), contract(func(c *effect.Contract) { c.Timeout = time.Second }))
+		p.hasPending(0)
 		w.clock.advance(time.Second)
 		p.wants(effect.ActInDoubt, charge(), contract())
+		p.hasPending(1)
 	})
+	t.Run("the same holds for a later attempt", func(t *testing.T) {
+		w := newWorld(t, h)
+		p := w.process()
+		p.settle(p.begin(charge(), contract()).Claim, contract(), unsent)
+		bp := params(t, charge(), contract())
+		bp.Remote = true
+		if begun := p.beginParams(bp); begun.Verdict.Action != effect.ActReclaim {
+			t.Fatalf("Begin = %s", begun.Verdict.Action)
+		}
+		w.clock.advance(5*time.Minute - time.Second)
+		p.hasPending(0)
+		p.wants(effect.ActJoin, charge(), contract())
+		w.clock.advance(time.Second)
+		p.hasPending(1)
+		p.wants(effect.ActInDoubt, charge(), contract())
+	})
+}
+
+// hasPending checks the filter by state, which the database evaluates, against what the decision reads.
+func (p *process) hasPending(want int) {
+	p.t.Helper()
+	pending, err := p.Pending(context.Background(), "default", 10)
+	if err != nil || len(pending) != want {
+		p.t.Errorf("%d effects pending, want %d (%v)", len(pending), want, err)
+	}
 }
 
 func testPerson(t *testing.T, h Harness) {

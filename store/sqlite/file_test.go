@@ -133,6 +133,20 @@ func TestOpen_FreshFileByManyAtOnce(t *testing.T) {
 	all.Wait()
 }
 
+// A schema is changed only by who has the file alone: a program that still runs must not find itself on
+// a schema that it does not know.
+func TestOpen_MigrationNeedsTheFileAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.db")
+	lock, release := holdLock(t, path) // a file without a schema, in use by another program
+	lock()
+	opts := &sqlite.Options{BusyTimeout: 50 * time.Millisecond}
+	if _, err := sqlite.Open(t.Context(), path, opts); !errors.Is(err, store.ErrSchema) || !strings.Contains(err.Error(), "end them") {
+		t.Errorf("Open = %v, want ErrSchema that says what to do", err)
+	}
+	release()
+	openAndClose(t, path)
+}
+
 func TestWriter_LockHeldByAnother(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	openAndClose(t, path)
