@@ -178,7 +178,7 @@ func unreadable(id *effect.Identity, r *effect.Record) *info {
 
 func refused(outcome, reason string, id *effect.Identity, r *effect.Record) *info {
 	i := newInfo(outcome, id, r)
-	i.Reason = reason
+	i.Reason = "This call was not made: " + strings.TrimSuffix(reason, ".") + "."
 	return i
 }
 
