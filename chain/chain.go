@@ -2,44 +2,13 @@ package chain
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/undolog/undolog/interceptors"
 )
-
-// Posture is the side of the trust boundary that the chain stands on. It decides the direction of each
-// phase.
-type Posture string
-
-const (
-	// PostureServer receives requests and sends responses.
-	PostureServer Posture = "server"
-	// PostureClient sends requests and receives responses.
-	PostureClient Posture = "client"
-)
-
-// Direction says which way a payload crosses the trust boundary. It comes from the interception point,
-// never from the phase.
-type Direction string
-
-const (
-	// Receiving validates first, then mutates.
-	Receiving Direction = "receiving"
-	// Sending mutates first, then validates.
-	Sending Direction = "sending"
-)
-
-// Direction returns the way in which a payload of the phase passes a chain of this posture.
-func (p Posture) Direction(phase interceptors.Phase) Direction {
-	if (p == PostureClient) == (phase == interceptors.PhaseRequest) {
-		return Sending
-	}
-	return Receiving
-}
 
 // Options configures a Chain.
 type Options struct {
@@ -55,6 +24,10 @@ type Options struct {
 	// DiscoveryTTL is how long a host's list of interceptors is believed before it is asked again.
 	// Negative: until Invalidate. Defaults to 5 minutes.
 	DiscoveryTTL time.Duration
+	// StateKey seals the requestState of answers that ask for input, where interceptors judge what is
+	// answered: it says what each question was. Replicas that take each other's requests need the same
+	// one. Defaults to a random key, so that a question asked before a restart is asked once more.
+	StateKey []byte
 	// Now is the clock of timestamps and discovery. Defaults to time.Now.
 	Now func() time.Time
 }
@@ -81,8 +54,8 @@ func New(opts *Options) (*Chain, error) {
 	if o.Posture == "" {
 		o.Posture = PostureServer
 	}
-	if o.Posture != PostureServer && o.Posture != PostureClient {
-		return nil, fmt.Errorf("new chain: posture %q is neither server nor client", o.Posture)
+	if !o.Posture.known() {
+		return nil, fmt.Errorf("new chain: posture %q is none of server, client and gateway", o.Posture)
 	}
 	if o.Deadline < 0 {
 		return nil, fmt.Errorf("new chain: deadline %v is negative", o.Deadline)
@@ -95,6 +68,9 @@ func New(opts *Options) (*Chain, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if len(o.StateKey) == 0 {
+		o.StateKey = []byte(rand.Text())
 	}
 	c := &Chain{opts: o}
 	c.stop, c.giveUp = context.WithCancel(context.Background())

@@ -33,6 +33,7 @@ type hostEntry struct {
 // snapshot is what all hosts together offer, until it is to be asked again. It is never changed.
 type snapshot struct {
 	entries []*entry
+	left    []leftOut
 	until   time.Time // zero: for ever
 	plans   planCache
 }
@@ -45,8 +46,8 @@ func (c *Chain) Use(host Host, policy *HostPolicy) error {
 	if policy != nil {
 		h.policy = *policy
 	}
-	if t, ok := host.(truster); ok {
-		h.trusted = t.trusted()
+	if t, ok := host.(Truster); ok {
+		h.trusted = t.Trusted()
 	}
 	if err := h.policy.check(); err != nil {
 		return fmt.Errorf("use host %s: %w", host.Name(), err)
@@ -56,11 +57,21 @@ func (c *Chain) Use(host Host, policy *HostPolicy) error {
 			return fmt.Errorf("use host %s: %w", host.Name(), err)
 		}
 	}
+	if err := c.add(h); err != nil {
+		return fmt.Errorf("use host %s: %w", host.Name(), err)
+	}
+	if w, ok := host.(Watcher); ok {
+		w.Watch(func() { c.Invalidate(host.Name()) })
+	}
+	return nil
+}
+
+func (c *Chain) add(h *hostEntry) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, other := range c.hosts {
-		if other.host.Name() == host.Name() {
-			return fmt.Errorf("use host %s: the name is taken", host.Name())
+		if other.host.Name() == h.host.Name() {
+			return errors.New("the name is taken")
 		}
 	}
 	c.hosts = append(c.hosts, h)
@@ -130,7 +141,7 @@ func (c *Chain) discover(ctx context.Context) *snapshot {
 		if until := c.validUntil(h); s.until.IsZero() || !until.IsZero() && until.Before(s.until) {
 			s.until = until
 		}
-		s.entries = append(s.entries, c.entriesOf(h)...)
+		s.take(h, c.opts.Logger)
 	}
 	return s
 }
@@ -157,27 +168,44 @@ func (c *Chain) ask(ctx context.Context, h *hostEntry, now time.Time) {
 	h.listed, h.known = listed, true
 }
 
-// entriesOf resolves what h offers with its policy; required interceptors that are missing come as
-// entries that fail.
-func (c *Chain) entriesOf(h *hostEntry) []*entry {
-	var entries []*entry
+// leftOut is an interceptor that a host lists and no plan can hold.
+type leftOut struct {
+	host       string
+	descriptor interceptors.Descriptor
+	side       Side
+	reason     string
+}
+
+// take resolves what h offers with its policy; required interceptors that are missing come as entries
+// that fail.
+func (s *snapshot) take(h *hostEntry, logger *slog.Logger) {
 	seen := make(map[string]bool)
 	for i := range h.listed {
 		d := &h.listed[i]
-		if reason := unusable(d); reason != "" || seen[d.Name] {
-			c.opts.Logger.Error("interceptor is passed over", slog.String("host", h.host.Name()),
-				slog.String("interceptor", d.Name), slog.String("reason", reason), slog.Bool("duplicate", seen[d.Name]))
+		o := h.policy.Overrides[d.Name]
+		e := newEntry(h, *d, o)
+		want, required := h.policy.Required[d.Name]
+		reason := unusable(d)
+		switch {
+		case reason != "":
+		case seen[d.Name]:
+			reason = "its host lists the name twice"
+		case required && want != d.Type:
+			reason = fmt.Sprintf("it is required to be of type %s", want) // comes back as missing
+		default:
+			seen[d.Name] = true
+			if !o.Disabled {
+				s.entries = append(s.entries, e)
+				continue
+			}
+			s.left = append(s.left, leftOut{h.host.Name(), *d, e.side, "disabled by the policy"})
 			continue
 		}
-		if want, ok := h.policy.Required[d.Name]; ok && want != d.Type {
-			continue // comes back as missing
-		}
-		seen[d.Name] = true
-		if o := h.policy.Overrides[d.Name]; !o.Disabled {
-			entries = append(entries, newEntry(h, *d, o))
-		}
+		logger.Error("interceptor is passed over", slog.String("host", h.host.Name()),
+			slog.String("interceptor", d.Name), slog.String("reason", reason))
+		s.left = append(s.left, leftOut{h.host.Name(), *d, e.side, reason})
 	}
-	return append(entries, h.missing(seen)...)
+	s.entries = append(s.entries, h.missing(seen)...)
 }
 
 var errMissing = errors.New("required interceptor is not there")

@@ -23,13 +23,27 @@ func (c *Chain) Do(ctx context.Context, req *Request, up Upstream) *Reply {
 		a := contain(ctx, up, req.Params)
 		return answerReply(a, nil)
 	}
-	o := &operation{chain: c, exchange: &Exchange{
-		ID:      rand.Text(),
-		Request: req,
-		Params:  req.Params,
-		Started: c.opts.Now(),
-	}}
-	reply := o.run(ctx, up)
+	for {
+		o := &operation{chain: c, exchange: c.newExchange(req)}
+		if reply := o.run(ctx, up); reply != nil {
+			reply.operation = o
+			return reply
+		}
+	}
+}
+
+func (c *Chain) newExchange(req *Request) *Exchange {
+	return &Exchange{ID: rand.Text(), Request: req, Params: req.Params, Started: c.opts.Now()}
+}
+
+// Resume takes the final answer of an operation whose first answer was a handle of it, a task's: it is
+// told to Observer.Settled and passes the response phase that the first answer went through. x is what
+// Reply.Exchange gave; a requester's memory failing, an exchange with the request alone, which then has
+// no ID.
+func (c *Chain) Resume(ctx context.Context, x *Exchange, a Answer) *Reply {
+	o := &operation{chain: c, exchange: x}
+	o.settle(ctx, a)
+	reply := o.answer(ctx, a, Outcome{Verdict: Allowed, Phase: interceptors.PhaseResponse})
 	reply.operation = o
 	return reply
 }
@@ -42,11 +56,19 @@ type operation struct {
 	told     atomic.Bool // Delivered has been called, or is to be by a waiter
 }
 
+// run returns nil when the request phase is to be tried again, as an exchange of its own; this one is over.
 func (o *operation) run(ctx context.Context, up Upstream) *Reply {
-	request := o.phase(ctx, interceptors.PhaseRequest, o.exchange.Request.Params)
+	if stopped := o.takeAnswers(ctx); stopped != nil {
+		return stopped
+	}
+	request := o.phase(ctx, interceptors.PhaseRequest, o.exchange.Params)
 	switch {
 	case request.Abort != nil:
 		o.settleUnsent(ctx, fmt.Errorf("stopped by interceptor %s", request.Abort.Interceptor))
+		if o.paused(ctx, request.Abort.Pause) {
+			o.delivered(ctx, time.Now(), false)
+			return nil
+		}
 		return o.blocked(ctx, interceptors.PhaseRequest, request)
 	case request.Respond != nil:
 		o.exchange.Params = request.Payload
@@ -66,13 +88,12 @@ func (o *operation) run(ctx context.Context, up Upstream) *Reply {
 // phase runs one phase of the exchange.
 func (o *operation) phase(ctx context.Context, phase interceptors.Phase, payload json.RawMessage) *PhaseResult {
 	return o.chain.Execute(ctx, &PhaseParams{
-		Event:     o.exchange.Request.Event,
-		Phase:     phase,
-		Direction: o.chain.opts.Posture.Direction(phase),
-		Payload:   payload,
-		Request:   o.exchange.Request,
-		Exchange:  o.exchange.ID,
-		late:      func() { o.settleLateClaim(ctx) },
+		Event:    o.exchange.Request.Event,
+		Phase:    phase,
+		Payload:  payload,
+		Request:  o.exchange.Request,
+		Exchange: o.exchange.ID,
+		late:     func() { o.settleLateClaim(ctx) },
 	})
 }
 
@@ -95,7 +116,11 @@ func (o *operation) answer(ctx context.Context, a Answer, outcome Outcome) *Repl
 	if response.Abort != nil {
 		return o.blocked(ctx, interceptors.PhaseResponse, response)
 	}
-	return o.finish(ctx, &Reply{Result: response.Payload, carries: true}, outcome)
+	result, stopped := o.takeQuestions(ctx, o.scoped(response))
+	if stopped != nil {
+		return stopped
+	}
+	return o.finish(ctx, &Reply{Result: result, carries: true}, outcome)
 }
 
 func (o *operation) blocked(ctx context.Context, phase interceptors.Phase, r *PhaseResult) *Reply {
@@ -107,7 +132,7 @@ func (o *operation) blocked(ctx context.Context, phase interceptors.Phase, r *Ph
 		slog.String("exchange", o.exchange.ID), slog.String("event", o.exchange.Request.Event),
 		slog.String("phase", string(phase)), slog.String("verdict", string(outcome.Verdict)),
 		slog.String("interceptor", outcome.By), slog.String("reason", outcome.Reason))
-	return o.finish(ctx, &Reply{Error: abortError(phase, r)}, outcome)
+	return o.finish(ctx, &Reply{Error: abortError(phase, r), Pause: r.Abort.Pause}, outcome)
 }
 
 func (o *operation) unanswered(ctx context.Context, a Answer) *Reply {

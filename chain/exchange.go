@@ -16,6 +16,9 @@ type Request struct {
 	Caller    interceptors.Caller
 	Principal *interceptors.Principal
 	SessionID string // attribution
+	// FromServer says that the server asks the client (sampling, elicitation, roots): the payload crosses
+	// the boundaries the other way.
+	FromServer bool
 	// ReceivedAt is when the request reached the interception point: interceptors see it as
 	// context.timestamp. Zero: now.
 	ReceivedAt time.Time
@@ -110,6 +113,11 @@ type Observer struct {
 	// requester. It is false too where that is not known, where the reply was no answer, and for an answer
 	// that came after the requester had left or been told of a timeout.
 	Delivered func(ctx context.Context, x *Exchange, at time.Time, delivered bool)
+	// Pause is asked when a trusted interceptor stops the request phase and says that somebody must
+	// decide. It may wait, for as long as ctx, the caller's, lasts: true lets the request phase run once
+	// more from the start, as an exchange of its own; false blocks the operation. No deadline of the chain
+	// counts meanwhile. Nil: blocked at once. What it is about stands in Reply.Pause either way.
+	Pause func(ctx context.Context, x *Exchange, p *Pause) (again bool)
 	// Outcome is called once per operation.
 	Outcome func(ctx context.Context, x *Exchange, o Outcome)
 }

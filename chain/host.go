@@ -6,9 +6,9 @@ import (
 	"github.com/undolog/undolog/interceptors"
 )
 
-// Host is one server of interceptors. Its methods are called concurrently. A host that is neither made
-// by Local nor by Remote with Respond is not trusted: it may block and change, but not answer in the
-// target's place, direct the dispatch or word the requester's error.
+// Host is one server of interceptors. Its methods are called concurrently. A host is not trusted unless it
+// says so by Trusted, as those do that Local makes, and Remote with Respond: it may block and change, but
+// not answer in the target's place, direct the dispatch, pause it or word the requester's error.
 type Host interface {
 	// Name tells hosts apart in policy and logs.
 	Name() string
@@ -19,8 +19,13 @@ type Host interface {
 	Invoke(ctx context.Context, params *interceptors.InvokeParams) (*interceptors.Result, error)
 }
 
-// truster is a host that may claim to be trusted.
-type truster interface{ trusted() bool }
+// Truster is a Host that can be trusted as if it were in process. Its word is taken: who hands a Host to
+// Use answers for it.
+type Truster interface{ Trusted() bool }
+
+// Watcher is a Host that learns when its interceptors have changed. Use gives it a func to call then,
+// which has the host asked again before the next phase; a phase under way keeps its plan.
+type Watcher interface{ Watch(changed func()) }
 
 // Local returns a trusted host for a server in the same process. It is called directly, without
 // messages, and its interceptors see Caller.Local.
@@ -34,7 +39,7 @@ type localHost struct {
 }
 
 func (h *localHost) Name() string  { return h.name }
-func (h *localHost) trusted() bool { return true }
+func (h *localHost) Trusted() bool { return true }
 
 func (h *localHost) List(context.Context) ([]interceptors.Descriptor, error) {
 	return h.server.List("")

@@ -85,6 +85,9 @@ func (r *run) call(ctx context.Context, e *entry) (*interceptors.Result, error) 
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("not called: %w", context.Cause(ctx))
 	}
+	if size := int64(len(r.current)); e.maxPayload > 0 && size > e.maxPayload {
+		return nil, fmt.Errorf("not called: the payload of %d bytes is above the limit of %d", size, e.maxPayload)
+	}
 	params := r.invokeParams(e)
 	if e.timeoutMs == 0 && r.chain.opts.Deadline == 0 {
 		return contained(ctx, e.host, params)

@@ -12,8 +12,7 @@ import (
 // mutate runs the mutation pass: one after the other, each on what the one before left, all or nothing.
 // A mutator that answers in the target's place ends it.
 func (r *run) mutate(ctx context.Context) bool {
-	changed := false
-	for _, e := range r.plan.mutators {
+	for _, e := range r.leg.plan.mutators {
 		o := r.invoke(ctx, e)
 		var next json.RawMessage
 		if o.failure == nil && o.result != nil {
@@ -29,19 +28,17 @@ func (r *run) mutate(ctx context.Context) bool {
 		switch {
 		case o.respond != nil:
 			r.out.Respond, r.out.responder = o.respond, e.descriptor.Name
-			r.out.Modified = changed
 			return true
 		case o.block != nil:
-			return r.abort(ctx, e, StatusMutationFailed, &Abort{Denied: true, Reason: o.block.Message, Block: o.block})
+			return r.abort(ctx, e, StatusMutationFailed, &Abort{Denied: true, Reason: o.block.Message, Block: o.block, Pause: pauseOf(o.block.Data)})
 		case o.failure != nil && !e.failOpen:
 			return r.abort(ctx, e, StatusMutationFailed, &Abort{Reason: o.failure.Error()})
 		case next != nil:
-			rec.Applied, changed = true, true
+			rec.Applied, r.changed = true, true
 			r.current = next
 		}
 		r.direct(e, &o)
 	}
-	r.out.Modified = changed
 	return true
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,10 +19,13 @@ type entry struct {
 	host       Host
 	trusted    bool
 	local      bool
+	side       Side
+	maxPayload int64
 	descriptor interceptors.Descriptor
 	mode       interceptors.Mode
 	failOpen   bool
 	priority   interceptors.Priority
+	overridden bool // the priority is the policy's
 	timeoutMs  int64
 	config     json.RawMessage
 	narrowed   interceptors.Descriptor // its hooks only; none: not narrowed
@@ -33,6 +37,8 @@ func newEntry(h *hostEntry, d interceptors.Descriptor, o Override) *entry {
 		host:       h.host,
 		trusted:    h.trusted,
 		local:      h.local,
+		side:       cmp.Or(o.Side, h.policy.Side, SideAgent),
+		maxPayload: h.policy.MaxPayload,
 		descriptor: d,
 		mode:       cmp.Or(o.Mode, d.Mode, interceptors.ModeActive),
 		failOpen:   d.FailOpen,
@@ -47,7 +53,7 @@ func newEntry(h *hostEntry, d interceptors.Descriptor, o Override) *entry {
 		e.failOpen = *o.FailOpen
 	}
 	if o.Priority != nil {
-		e.priority = *o.Priority
+		e.priority, e.overridden = *o.Priority, true
 	}
 	return e
 }
@@ -72,13 +78,20 @@ func (e *entry) priorityIn(phase interceptors.Phase) int32 {
 
 // selected reports whether e runs on the event in the phase under the negotiated revision.
 func (e *entry) selected(k planKey) bool {
-	if compat := e.descriptor.Compat; compat != nil && k.protocol != "" {
-		if k.protocol < compat.MinProtocol || compat.MaxProtocol != "" && k.protocol > compat.MaxProtocol {
-			return false
-		}
-	}
-	return e.descriptor.Hooked(k.event, k.phase) &&
-		(e.narrowed.Hooks == nil || e.narrowed.Hooked(k.event, k.phase))
+	return (k.side == "" || k.side == e.side) &&
+		e.compatible(k.protocol) &&
+		e.descriptor.Hooked(k.event, k.phase) &&
+		!e.narrowedAway(k)
+}
+
+func (e *entry) compatible(protocol string) bool {
+	compat := e.descriptor.Compat
+	return compat == nil || protocol == "" ||
+		protocol >= compat.MinProtocol && (compat.MaxProtocol == "" || protocol <= compat.MaxProtocol)
+}
+
+func (e *entry) narrowedAway(k planKey) bool {
+	return e.narrowed.Hooks != nil && !e.narrowed.Hooked(k.event, k.phase)
 }
 
 // plan is what runs in one phase of one event. It does not depend on payloads or timing.
@@ -114,40 +127,53 @@ type planKey struct {
 	event    string
 	phase    interceptors.Phase
 	protocol string
+	side     Side // empty: all interceptors
 }
 
 // maxPlans bounds the cache: requesters choose the names of custom methods.
 const maxPlans = 512
 
+// planCache is read without a lock and without allocating; a new plan copies it.
 type planCache struct {
-	plans sync.Map // planKey to *plan
-	size  atomic.Int64
+	plans atomic.Pointer[map[planKey]*plan]
+	mu    sync.Mutex // of writers
 }
 
-func (c *planCache) get(k planKey, entries []*entry) *plan {
-	if p, ok := c.plans.Load(k); ok {
-		return p.(*plan)
+var noPlan = &plan{}
+
+func (s *snapshot) plan(k planKey) *plan {
+	if len(s.entries) == 0 {
+		return noPlan
 	}
-	p := derive(entries, k)
-	if c.size.Add(1) > maxPlans {
-		return p
+	if known := s.plans.plans.Load(); known != nil {
+		if p, ok := (*known)[k]; ok {
+			return p
+		}
 	}
-	c.plans.Store(k, p)
+	p := derive(s.entries, k)
+	s.plans.add(k, p)
 	return p
 }
 
-func (c *Chain) plan(ctx context.Context, k planKey) *plan {
-	s := c.snapshot(ctx)
-	if len(s.entries) == 0 {
-		return &plan{}
+func (c *planCache) add(k planKey, p *plan) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := c.plans.Load()
+	grown := map[planKey]*plan{k: p}
+	if known != nil {
+		if len(*known) >= maxPlans {
+			return
+		}
+		maps.Copy(grown, *known)
 	}
-	return s.plans.get(k, s.entries)
+	c.plans.Store(&grown)
 }
 
 // Entry is one step of a plan, with the policy resolved.
 type Entry struct {
 	Host     string
 	Name     string
+	Side     Side // of a gateway's plan
 	Type     interceptors.Type
 	Mode     interceptors.Mode
 	FailOpen bool
@@ -155,28 +181,34 @@ type Entry struct {
 	Missing  bool  // required and not there: fails whenever it is its turn
 }
 
+func (e *entry) shown(phase interceptors.Phase) Entry {
+	return Entry{
+		Host:     e.host.Name(),
+		Name:     e.descriptor.Name,
+		Side:     e.side,
+		Type:     e.descriptor.Type,
+		Mode:     e.mode,
+		FailOpen: e.failOpen,
+		Priority: e.priorityIn(phase),
+		Missing:  e.missing != nil,
+	}
+}
+
 // Plan returns what would run on the event in the phase under the negotiated protocol revision (empty:
-// unknown), in order. It asks hosts whose list is old.
+// unknown), in order. An empty direction is that of the chain's posture, where a gateway has two plans. It
+// asks hosts whose list is old.
 func (c *Chain) Plan(ctx context.Context, event string, phase interceptors.Phase, direction Direction, protocol string) []Entry {
-	if !Governed(event) {
-		return nil
-	}
-	p := c.plan(ctx, planKey{event, phase, protocol})
-	first, second := p.validators, p.mutators
-	if direction == Sending {
-		first, second = second, first
-	}
+	legs, _ := c.route(ctx, &PhaseParams{
+		Event: event, Phase: phase, Direction: direction, Request: &Request{Protocol: protocol},
+	})
 	var out []Entry
-	for _, e := range slices.Concat(first, second) {
-		out = append(out, Entry{
-			Host:     e.host.Name(),
-			Name:     e.descriptor.Name,
-			Type:     e.descriptor.Type,
-			Mode:     e.mode,
-			FailOpen: e.failOpen,
-			Priority: e.priorityIn(phase),
-			Missing:  e.missing != nil,
-		})
+	for _, l := range legs {
+		if l.plan == nil {
+			continue
+		}
+		for _, e := range l.plan.ordered(l.direction) {
+			out = append(out, e.shown(phase))
+		}
 	}
 	return out
 }

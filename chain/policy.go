@@ -17,6 +17,12 @@ type HostPolicy struct {
 	// override's hooks say, or everywhere: fail-closed ones block. Only what is required can be made to
 	// fail closed while its host is gone.
 	Required map[string]interceptors.Type
+	// Side is the plan of a gateway that the host's interceptors are in. Defaults to SideAgent. A chain of
+	// another posture has one plan and takes no notice.
+	Side Side
+	// MaxPayload is the size above which a payload is not shown to the host's interceptors: each that it
+	// concerns has failed then, as its failOpen says. Zero: no limit.
+	MaxPayload int64
 }
 
 // Override replaces parts of what an interceptor's author declared. Zero fields leave them.
@@ -30,11 +36,26 @@ type Override struct {
 	Config json.RawMessage
 	// Hooks narrows where the interceptor runs: on what these and the declared hooks both match.
 	Hooks []interceptors.Hook
+	// Side puts the interceptor into another plan than its host's others.
+	Side Side
 	// Disabled takes the interceptor out.
 	Disabled bool
 }
 
+func (s Side) check() error {
+	if s != "" && s != SideAgent && s != SideUpstream {
+		return fmt.Errorf("side %q is neither agent nor upstream", s)
+	}
+	return nil
+}
+
 func (p *HostPolicy) check() error {
+	if err := p.Side.check(); err != nil {
+		return err
+	}
+	if p.MaxPayload < 0 {
+		return fmt.Errorf("max payload %d is negative", p.MaxPayload)
+	}
 	for name, typ := range p.Required {
 		if typ != interceptors.TypeValidation && typ != interceptors.TypeMutation {
 			return fmt.Errorf("required interceptor %q: type %q is neither validation nor mutation", name, typ)
@@ -63,7 +84,7 @@ func (o *Override) check() error {
 	if len(o.Config) > 0 && !json.Valid(o.Config) {
 		return fmt.Errorf("config is not JSON")
 	}
-	return nil
+	return o.Side.check()
 }
 
 // checkNarrowing refuses hooks that reach where the interceptor's own do not. It can be told only once

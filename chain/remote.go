@@ -52,7 +52,7 @@ type remoteHost struct {
 }
 
 func (h *remoteHost) Name() string  { return h.name }
-func (h *remoteHost) trusted() bool { return h.opts.Respond }
+func (h *remoteHost) Trusted() bool { return h.opts.Respond }
 
 func (h *remoteHost) List(ctx context.Context) ([]interceptors.Descriptor, error) {
 	return h.client.List(ctx, h.session, "")

@@ -13,9 +13,18 @@ type Reply struct {
 	Result  json.RawMessage // the result member
 	Error   json.RawMessage // the error member, a JSON-RPC error object
 	Outcome Outcome         // zero for what is not governed
+	Pause   *Pause          // somebody must decide before the operation can run; nil mostly
 
 	carries   bool       // the reply is the answer, not a word about its absence
 	operation *operation // nil for what is not governed
+}
+
+// Exchange returns the operation as the observers saw it; nil for what is not governed.
+func (r *Reply) Exchange() *Exchange {
+	if r.operation == nil {
+		return nil
+	}
+	return r.operation.exchange
 }
 
 // Delivered tells the observer whether the reply reached the requester: written to a connection that

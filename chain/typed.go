@@ -96,11 +96,11 @@ type rawResult struct {
 	raw json.RawMessage
 }
 
-// sinceResultType is the first revision in which every result says what type it is.
-const sinceResultType = "2026-07-28"
+// stateless is the first revision without sessions, in which every result says what type it is.
+const stateless = "2026-07-28"
 
 func newRawResult(raw json.RawMessage, protocol string) (*rawResult, error) {
-	if protocol >= sinceResultType && isObject(raw) && splice.Get(raw, "resultType") == nil {
+	if protocol >= stateless && isObject(raw) && splice.Get(raw, "resultType") == nil {
 		var err error
 		if raw, err = splice.Set(raw, []byte(`"complete"`), "resultType"); err != nil {
 			return nil, fmt.Errorf("set result type: %w", err)

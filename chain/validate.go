@@ -14,9 +14,9 @@ const maxParallel = 32
 // validate runs the validation pass: every validator sees the same payload, all are awaited, and what
 // they say together does not depend on who was first.
 func (r *run) validate(ctx context.Context) bool {
-	outcomes := r.invokeAll(ctx, r.plan.validators)
+	outcomes := r.invokeAll(ctx, r.leg.plan.validators)
 	pass := true
-	for i, e := range r.plan.validators {
+	for i, e := range r.leg.plan.validators {
 		o := &outcomes[i]
 		r.record(e, o)
 		r.count(o)
@@ -55,11 +55,11 @@ func objection(e *entry, o *outcome) *Abort {
 	case e.audit():
 		return nil
 	case o.block != nil:
-		return &Abort{Denied: true, Reason: o.block.Message, Block: o.block}
+		return &Abort{Denied: true, Reason: o.block.Message, Block: o.block, Pause: pauseOf(o.block.Data)}
 	case o.failure != nil && !e.failOpen:
 		return &Abort{Reason: o.failure.Error()}
 	case o.failure == nil && rejects(o.result):
-		return &Abort{Denied: true, Reason: firstMessage(o.result)}
+		return &Abort{Denied: true, Reason: firstMessage(o.result), Pause: e.pause(o.result)}
 	}
 	return nil
 }
