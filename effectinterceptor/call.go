@@ -34,15 +34,19 @@ var configSchema = json.RawMessage(`{
 	}
 }`)
 
+// noConfig is what stands in for an absent config. It is checked once, when it is registered.
+var noConfig = json.RawMessage(`{}`)
+
 type config struct {
 	Server string `json:"server"`
 	Run    string `json:"run"`
 }
 
-func configOf(in *interceptors.Invocation) (cfg config, err error) {
-	if len(in.Config) == 0 {
-		return cfg, nil
+func configOf(in *interceptors.Invocation) (config, error) {
+	if len(in.Config) <= len(noConfig) {
+		return config{}, nil
 	}
+	var cfg config
 	if err := jsonv2.Unmarshal(in.Config, &cfg); err != nil {
 		return cfg, &effect.InvalidError{Reason: "config is not as its schema says"}
 	}

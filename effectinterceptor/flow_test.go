@@ -1,6 +1,7 @@
 package effectinterceptor_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -356,19 +357,18 @@ func TestNothingStaysOpen(t *testing.T) {
 	}
 }
 
-// An invoker that has left takes no answer: the claim is given back.
+// An invoker that has left takes no answer: a claim that was made for it meanwhile is given back.
 func TestClaim_OfAnInvokerThatHasLeft(t *testing.T) {
 	w := newWorld(t)
-	w.alice().with(exchange("1")).run(keyed, paid)
-	if n := w.ei.Open(); n != 0 {
-		t.Errorf("%d open", n)
+	ctx, leave := context.WithCancel(t.Context())
+	w.begun = leave
+	if _, err := w.host.Invoke(ctx, w.alice().with(exchange("1")).params(effectinterceptor.EffectName, interceptors.PhaseRequest, pay)); err == nil {
+		t.Error("the invoker that has left may dispatch")
 	}
-	p := w.alice().with(exchange("2")).params(effectinterceptor.EffectName, interceptors.PhaseRequest, pay)
-	p.TimeoutMs = 1
-	_, err := w.host.Invoke(t.Context(), p)
-	w.host.Wait()
-	if r := w.effects("default")[0]; err != nil && r.Tool == "pay" && r.State == effect.StateClaimed {
-		t.Errorf("the invoker got %v and the claim stands", err)
+	w.begun = nil
+	w.wantState(w.only().ID, effect.StateReleased)
+	if again := w.alice().with(exchange("2")).mustClaim(pay); again.attempt != 2 {
+		t.Errorf("claimed again as attempt %d", again.attempt)
 	}
 }
 

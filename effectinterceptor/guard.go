@@ -47,7 +47,7 @@ func (i *Interceptors) checkCall(in *interceptors.Invocation) error {
 func (i *Interceptors) guardResponse(ctx context.Context, in *interceptors.Invocation) (*interceptors.Verdict, error) {
 	ev := evidenceOf(in)
 	if o := i.open.certain(ev); o != nil && !ev.echo.replayed && !o.replayed {
-		i.settle(ctx, o, classify(in.Payload, nil))
+		i.settleResult(ctx, o, in.Payload)
 	}
 	return interceptors.Allow(), nil
 }

@@ -112,6 +112,7 @@ func (i *Interceptors) guard() *interceptors.Validator {
 			Hooks:        bothPhases("tools/call"),
 			ConfigSchema: configSchema,
 		},
+		DefaultConfig: noConfig,
 		Validate: func(ctx context.Context, in *interceptors.Invocation) (*interceptors.Verdict, error) {
 			if in.Phase == interceptors.PhaseRequest {
 				return i.guardRequest(in)
@@ -132,6 +133,7 @@ func (i *Interceptors) effect() *interceptors.Mutator {
 			PriorityHint: &interceptors.Priority{Request: 2_000_000_000, Response: -2_000_000_000},
 			ConfigSchema: configSchema,
 		},
+		DefaultConfig: noConfig,
 		Mutate: func(ctx context.Context, in *interceptors.Invocation) (*interceptors.Change, error) {
 			if in.Phase == interceptors.PhaseRequest {
 				return i.begin(ctx, in)
@@ -152,7 +154,8 @@ func (i *Interceptors) audit() *interceptors.Validator {
 			FailOpen:     true,
 			ConfigSchema: configSchema,
 		},
-		Validate: i.auditOperation,
+		DefaultConfig: noConfig,
+		Validate:      i.auditOperation,
 	}
 }
 
@@ -167,7 +170,8 @@ func (i *Interceptors) catalogue() *interceptors.Validator {
 			FailOpen:     true,
 			ConfigSchema: configSchema,
 		},
-		Validate: i.learnTools,
+		DefaultConfig: noConfig,
+		Validate:      i.learnTools,
 	}
 }
 

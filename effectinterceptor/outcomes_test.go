@@ -3,6 +3,7 @@ package effectinterceptor_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -273,5 +274,19 @@ func TestReasons_HoldNoPayload(t *testing.T) {
 				t.Errorf("%s is answered with %s", payload, told)
 			}
 		}
+	}
+}
+
+// A crash of ours tells the requester nothing but that there was one.
+func TestReasons_HoldNoPanic(t *testing.T) {
+	w := newWorld(t, func(w *world) { w.opts.Trust = func(string) bool { panic("SECRET") } })
+	_, err := w.alice().call(pay)
+	var crash *interceptors.CrashError
+	if !errors.As(err, &crash) {
+		t.Fatalf("got %v, want a crash", err)
+	}
+	wire := interceptors.WireError(err)
+	if told := wire.Message + string(wire.Data); strings.Contains(told, "SECRET") {
+		t.Errorf("the requester is told %s", told)
 	}
 }

@@ -96,7 +96,7 @@ func (i *Interceptors) settleResponse(ctx context.Context, in *interceptors.Invo
 		return &interceptors.Change{}, nil
 	}
 	i.noteAltered(o, &ev.echo)
-	i.settle(ctx, o, classify(in.Payload, nil))
+	i.settleResult(ctx, o, in.Payload)
 	result, err := stripResult(in.Payload)
 	if err != nil {
 		return nil, err
@@ -107,6 +107,16 @@ func (i *Interceptors) settleResponse(ctx context.Context, in *interceptors.Invo
 		change.Info = newInfo(outcomeExecute, o.identity, r).wrapped()
 	}
 	return change, nil
+}
+
+// settleResult is settle for a result that the engine may have told of already: then it is not read again.
+func (i *Interceptors) settleResult(ctx context.Context, o *open, result json.RawMessage) {
+	o.mu.Lock()
+	settled := o.settled
+	o.mu.Unlock()
+	if !settled {
+		i.settle(ctx, o, classify(result, nil))
+	}
 }
 
 // settle records an outcome of o once; after a lost one, one more.

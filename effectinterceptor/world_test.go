@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -43,6 +44,7 @@ type world struct {
 	opts   effectinterceptor.Options
 	engine effectinterceptor.Engine
 	looked chan struct{} // somebody has looked at an effect: a join waits
+	begun  func()        // called when a claim is made, before its caller knows
 
 	log  *store.Log
 	ei   *effectinterceptor.Interceptors
@@ -66,6 +68,7 @@ func newWorld(t *testing.T, changes ...change) *world {
 	for _, c := range changes {
 		c(w)
 	}
+	w.create()
 	w.open()
 	t.Cleanup(func() { w.shut() })
 	return w
@@ -97,20 +100,57 @@ func tier(name string) change {
 	return policy("version: 1\ntools:\n  - {tool: \"*\", tier: " + name + approve + "}\n")
 }
 
-// watched is a driver that tells when somebody looks at an effect.
+// watched is the driver, and tells when somebody looks at an effect or claims one.
 type watched struct {
 	store.Driver
-	looked chan<- struct{}
+	w *world
+}
+
+func (d watched) Begin(ctx context.Context, p *store.Begin) (*store.Begun, error) {
+	begun, err := d.Driver.Begin(ctx, p)
+	if d.w.begun != nil {
+		d.w.begun()
+	}
+	return begun, err
 }
 
 func (d watched) Effect(ctx context.Context, tenant, id string) (*effect.Record, error) {
 	defer func() {
 		select {
-		case d.looked <- struct{}{}:
+		case d.w.looked <- struct{}{}:
 		default:
 		}
 	}()
 	return d.Driver.Effect(ctx, tenant, id)
+}
+
+// empty is a log without effects: making one takes longer than most tests.
+var empty = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "log")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "log.db")
+	driver, err := sqlite.Open(context.Background(), path, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := driver.Close(); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
+
+func (w *world) create() {
+	w.t.Helper()
+	file, err := empty()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(w.path, file, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *world) open() {
@@ -119,7 +159,7 @@ func (w *world) open() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if w.log, err = store.Open(watched{driver, w.looked}, &store.Options{Now: w.clock.Now, TTL: time.Hour}); err != nil {
+	if w.log, err = store.Open(watched{driver, w}, &store.Options{Now: w.clock.Now, TTL: time.Hour}); err != nil {
 		w.t.Fatal(err)
 	}
 	w.ei = effectinterceptor.New(w.log, &w.opts)
