@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -224,6 +225,19 @@ func testQuery(t *testing.T, h Harness) {
 	t.Run("nothing is not found", func(t *testing.T) {
 		if _, err := p.Show(t.Context(), "default", "nothing"); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("Show = %v, want ErrNotFound", err)
+		}
+	})
+	t.Run("errors say once what was wanted", func(t *testing.T) {
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, show := p.Show(t.Context(), "default", "nothing")
+		_, list := p.List(gone, &store.Filter{Tenant: "default"})
+		_, events := p.Events(gone, "default", 0, 1)
+		_, tools := p.Tools(gone, "default", "payments")
+		for want, err := range map[string]error{"effect nothing": show, "list effects": list, "list events": events, "list tools": tools} {
+			if err == nil || strings.Count(err.Error(), want) != 1 {
+				t.Errorf("error is %v, want %q in it once", err, want)
+			}
 		}
 	})
 }

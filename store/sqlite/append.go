@@ -118,7 +118,7 @@ func record(q queryer, tenant, id string) (*effect.Record, error) {
 	case err != nil:
 		return nil, err
 	case r == nil:
-		return nil, fmt.Errorf("read effect %s: %w", id, store.ErrNotFound)
+		return nil, store.ErrNotFound
 	}
 	return r, nil
 }

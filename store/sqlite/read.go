@@ -39,7 +39,7 @@ func (d *Driver) Effects(ctx context.Context, f *store.Filter) ([]*effect.Record
 		ORDER BY e.seq `+order+`
 		LIMIT ?2`, args...)
 	if err != nil {
-		return nil, fmt.Errorf("list effects: %w", err)
+		return nil, err
 	}
 	if f.After > 0 {
 		slices.Reverse(records)
@@ -97,10 +97,10 @@ func (d *Driver) History(ctx context.Context, tenant, id string) ([]effect.Trans
 	q := snapshot{ctx, d.readers}
 	moves, err := transitions(q, tenant, id)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read history of effect %s: %w", id, err)
+		return nil, nil, err
 	}
 	if len(moves) == 0 {
-		return nil, nil, fmt.Errorf("read history of effect %s: %w", id, store.ErrNotFound)
+		return nil, nil, store.ErrNotFound
 	}
 	// A delivery is kept apart, one for each answer, and told as the event that it is.
 	events, err := events(q, `
@@ -113,10 +113,7 @@ func (d *Driver) History(ctx context.Context, tenant, id string) ([]effect.Trans
 		JOIN effect e ON e.seq = d.effect
 		WHERE e.tenant = ?1 AND e.id = ?2
 		ORDER BY at, seq`, tenant, id)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read history of effect %s: %w", id, err)
-	}
-	return moves, events, nil
+	return moves, events, err
 }
 
 func transitions(q queryer, tenant, id string) (moves []effect.Transition, err error) {
@@ -155,16 +152,12 @@ func (d *Driver) Events(ctx context.Context, tenant string, after int64, limit i
 	if limit <= 0 {
 		limit = 100
 	}
-	found, err := events(snapshot{ctx, d.readers}, `
+	return events(snapshot{ctx, d.readers}, `
 		SELECT seq, at, tenant, effect, kind, principal, server, tool, detail
 		FROM event
 		WHERE tenant = ? AND seq > ?
 		ORDER BY seq
 		LIMIT ?`, tenant, after, limit)
-	if err != nil {
-		return nil, fmt.Errorf("list events: %w", err)
-	}
-	return found, nil
 }
 
 func events(q queryer, query string, args ...any) (found []effect.Event, err error) {

@@ -16,10 +16,7 @@ func (d *Driver) LearnTool(ctx context.Context, tool *store.Tool) (changed bool,
 		changed, err = t.learn(tool)
 		return err
 	})
-	if err != nil {
-		return false, fmt.Errorf("learn tool %s of %s: %w", tool.Name, tool.Server, err)
-	}
-	return changed, nil
+	return changed, err
 }
 
 func (t *tx) learn(tool *store.Tool) (changed bool, err error) {
@@ -49,13 +46,9 @@ func (t *tx) learn(tool *store.Tool) (changed bool, err error) {
 
 // Tools implements store.Driver, in the order of their names.
 func (d *Driver) Tools(ctx context.Context, tenant, server string) ([]store.Tool, error) {
-	found, err := tools(snapshot{ctx, d.readers}, selectTool+`
+	return tools(snapshot{ctx, d.readers}, selectTool+`
 		WHERE seq IN (SELECT MAX(seq) FROM tool WHERE tenant = ? AND server = ? GROUP BY name)
 		ORDER BY name`, tenant, server)
-	if err != nil {
-		return nil, fmt.Errorf("list tools of %s: %w", server, err)
-	}
-	return found, nil
 }
 
 const selectTool = `

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	sqlite3 "modernc.org/sqlite/lib"
+
 	"github.com/undolog/undolog/store"
 )
 
@@ -236,7 +238,7 @@ func (w *writer) begin() error {
 
 // rollback ends the transaction; SQLite may have done so by itself, which is no error.
 func (w *writer) rollback() error {
-	if err := w.exec(`ROLLBACK`); err != nil && primary(err) != 1 {
+	if err := w.exec(`ROLLBACK`); err != nil && primary(err) != sqlite3.SQLITE_ERROR {
 		return err
 	}
 	return nil
