@@ -118,6 +118,6 @@ type Observer struct {
 	// more from the start, as an exchange of its own; false blocks the operation. No deadline of the chain
 	// counts meanwhile. Nil: blocked at once. What it is about stands in Reply.Pause either way.
 	Pause func(ctx context.Context, x *Exchange, p *Pause) (again bool)
-	// Outcome is called once per operation.
+	// Outcome is called once per operation, and once more when a handle of it is resumed.
 	Outcome func(ctx context.Context, x *Exchange, o Outcome)
 }

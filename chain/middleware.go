@@ -29,27 +29,46 @@ type MiddlewareOptions struct {
 //
 // Delivery is seen on connections that tell when they break (stdio, in memory). Over HTTP a middleware
 // cannot see whether its answer arrived, and reports that it did not.
+//
+// A go-sdk client has the same middleware: then what a server asks of it is governed (sampling,
+// elicitation, roots), as it is received.
 func (c *Chain) Middleware(opts *MiddlewareOptions) mcp.Middleware {
-	m := &middleware{chain: c}
+	return c.newMiddleware(opts, false).wrap
+}
+
+// SendingMiddleware returns a sending middleware that takes the governed requests which a go-sdk peer
+// sends through the chain: what a server asks of its client (sampling, elicitation, roots) in sessions up
+// to 2025-11-25, or what a client asks of its server. What a server asks inside an answer, from 2026-07-28
+// on, is governed by Middleware with that answer. A custom method can be sent as it is or be stopped; its
+// params and result cannot be changed.
+func (c *Chain) SendingMiddleware(opts *MiddlewareOptions) mcp.Middleware {
+	return c.newMiddleware(opts, true).wrap
+}
+
+type middleware struct {
+	chain   *Chain
+	opts    MiddlewareOptions
+	sending bool
+}
+
+func (c *Chain) newMiddleware(opts *MiddlewareOptions, sending bool) *middleware {
+	m := &middleware{chain: c, sending: sending}
 	if opts != nil {
 		m.opts = *opts
 	}
 	if m.opts.Principal == nil {
 		m.opts.Principal = tokenPrincipal
 	}
-	return func(next mcp.MethodHandler) mcp.MethodHandler {
-		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-			if !Governed(method) {
-				return next(ctx, method, req)
-			}
-			return m.handle(ctx, method, req, next)
-		}
-	}
+	return m
 }
 
-type middleware struct {
-	chain *Chain
-	opts  MiddlewareOptions
+func (m *middleware) wrap(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if !Governed(method) {
+			return next(ctx, method, req)
+		}
+		return m.handle(ctx, method, req, next)
+	}
 }
 
 func (m *middleware) handle(ctx context.Context, method string, req mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
@@ -63,8 +82,12 @@ func (m *middleware) handle(ctx context.Context, method string, req mcp.Request,
 	if reply.Error != nil {
 		return nil, wireError(reply.Error)
 	}
-	if own := t.answered.Load(); own != nil && bytes.Equal(own.raw, reply.Result) {
+	own := t.answered.Load()
+	switch {
+	case own != nil && bytes.Equal(own.raw, reply.Result):
 		return own.typed, nil
+	case m.sending: // the SDK takes nothing but its own types here
+		return typedResult(method, own, reply.Result)
 	}
 	return newRawResult(reply.Result, request.Protocol)
 }
@@ -76,7 +99,8 @@ func (m *middleware) delivered(ctx context.Context, req mcp.Request, reply *Repl
 }
 
 func (m *middleware) request(method string, req mcp.Request) (*Request, error) {
-	r := &Request{Event: method, Principal: m.opts.Principal(req)}
+	_, byServer := req.GetSession().(*mcp.ServerSession)
+	r := &Request{Event: method, Principal: m.opts.Principal(req), FromServer: byServer == m.sending}
 	if m.opts.Attributes != nil {
 		r.Attributes = m.opts.Attributes(req)
 	}

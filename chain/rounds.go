@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -68,13 +69,13 @@ func (o *operation) takeAnswers(ctx context.Context) *Reply {
 		return nil
 	}
 	var stopped *PhaseResult
+	var unasked error
 	err = splice.Each(answers, func(key string, answer []byte) {
 		event, known := asked[key]
-		if stopped != nil || err != nil {
-			return
-		}
 		if !known {
-			err = fmt.Errorf("%q answers what was not asked", key)
+			unasked = fmt.Errorf("%q answers what was not asked", key)
+		}
+		if stopped != nil || unasked != nil {
 			return
 		}
 		phase := o.aside(ctx, event, interceptors.PhaseResponse, answer)
@@ -82,7 +83,7 @@ func (o *operation) takeAnswers(ctx context.Context) *Reply {
 			o.exchange.Params = replaced(o.exchange.Params, phase.Payload, "inputResponses", key)
 		}
 	})
-	switch {
+	switch err = cmp.Or(err, unasked); {
 	case err != nil:
 		return o.unreadable(ctx, interceptors.PhaseRequest, "inputResponses", err)
 	case stopped != nil:

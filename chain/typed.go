@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -52,8 +53,91 @@ func withParams(req mcp.Request, params json.RawMessage) (mcp.Request, error) {
 		return fresh(r, params)
 	case *mcp.ServerRequest[*mcp.SetLoggingLevelParams]:
 		return fresh(r, params)
+	case *mcp.ServerRequest[mcp.Params]: // a server sends
+		p, err := freshParams(r.Params, params)
+		return &mcp.ServerRequest[mcp.Params]{Session: r.Session, Params: p, Extra: r.Extra}, err
+	case *mcp.ClientRequest[mcp.Params]: // a client sends
+		p, err := freshParams(r.Params, params)
+		return &mcp.ClientRequest[mcp.Params]{Session: r.Session, Params: p}, err
+	case *mcp.ClientRequest[*mcp.CreateMessageWithToolsParams]:
+		return freshAsked(r, params)
+	case *mcp.ClientRequest[*mcp.ElicitParams]:
+		return freshAsked(r, params)
+	case *mcp.ClientRequest[*mcp.ListRootsParams]:
+		return freshAsked(r, params)
 	}
 	return nil, fmt.Errorf("params of type %T cannot be changed", req.GetParams())
+}
+
+// freshAsked is fresh for what a client receives.
+func freshAsked[T any, P paramsOf[T]](r *mcp.ClientRequest[P], params json.RawMessage) (*mcp.ClientRequest[P], error) {
+	p := P(new(T))
+	if err := jsonv2.Unmarshal(params, p); err != nil {
+		return nil, err
+	}
+	return &mcp.ClientRequest[P]{Session: r.Session, Params: p}, nil
+}
+
+// freshParams decodes into a value of the type that is being sent.
+func freshParams(old mcp.Params, params json.RawMessage) (mcp.Params, error) {
+	if p, ok := old.(*mcp.CallToolParams); ok {
+		return freshToolParams(p, params)
+	}
+	for _, p := range []mcp.Params{
+		new(mcp.CreateMessageParams), new(mcp.CreateMessageWithToolsParams), new(mcp.ElicitParams), new(mcp.ListRootsParams),
+		new(mcp.ListToolsParams), new(mcp.GetPromptParams), new(mcp.ListPromptsParams), new(mcp.ReadResourceParams),
+		new(mcp.ListResourcesParams), new(mcp.ListResourceTemplatesParams), new(mcp.SubscribeParams),
+		new(mcp.UnsubscribeParams), new(mcp.CompleteParams), new(mcp.SetLoggingLevelParams),
+	} {
+		if reflect.TypeOf(p) == reflect.TypeOf(old) {
+			return p, jsonv2.Unmarshal(params, p)
+		}
+	}
+	return nil, fmt.Errorf("params of type %T cannot be changed", old)
+}
+
+// freshToolParams keeps the digits of the arguments, which the type would decode into floats.
+func freshToolParams(old *mcp.CallToolParams, params json.RawMessage) (mcp.Params, error) {
+	read := new(mcp.CallToolParamsRaw)
+	if err := jsonv2.Unmarshal(params, read); err != nil {
+		return nil, err
+	}
+	p := &mcp.CallToolParams{Meta: read.Meta, Name: read.Name, InputResponses: old.InputResponses, RequestState: old.RequestState}
+	if len(read.Arguments) > 0 {
+		p.Arguments = read.Arguments
+	}
+	return p, nil
+}
+
+// typedResult decodes a result into the type that the sender of the method awaits. own, the target's
+// answer, is nil when there was none.
+func typedResult(method string, own *typedAnswer, raw json.RawMessage) (mcp.Result, error) {
+	fresh := results[method]
+	if fresh == nil && own != nil {
+		return nil, fmt.Errorf("result of %s cannot be changed", method)
+	}
+	if fresh == nil {
+		return nil, fmt.Errorf("%s cannot be answered in the target's place", method)
+	}
+	r := fresh()
+	if err := json.Unmarshal(raw, r); err != nil {
+		return nil, fmt.Errorf("decode result of %s: %w", method, err)
+	}
+	return r, nil
+}
+
+var results = map[string]func() mcp.Result{
+	"sampling/createMessage":   func() mcp.Result { return new(mcp.CreateMessageWithToolsResult) },
+	"elicitation/create":       func() mcp.Result { return new(mcp.ElicitResult) },
+	"roots/list":               func() mcp.Result { return new(mcp.ListRootsResult) },
+	"tools/call":               func() mcp.Result { return new(mcp.CallToolResult) },
+	"tools/list":               func() mcp.Result { return new(mcp.ListToolsResult) },
+	"prompts/get":              func() mcp.Result { return new(mcp.GetPromptResult) },
+	"prompts/list":             func() mcp.Result { return new(mcp.ListPromptsResult) },
+	"resources/read":           func() mcp.Result { return new(mcp.ReadResourceResult) },
+	"resources/list":           func() mcp.Result { return new(mcp.ListResourcesResult) },
+	"resources/templates/list": func() mcp.Result { return new(mcp.ListResourceTemplatesResult) },
+	"completion/complete":      func() mcp.Result { return new(mcp.CompleteResult) },
 }
 
 // paramsOf is a pointer to a params struct.
