@@ -117,7 +117,7 @@ func (i *Interceptors) join(ctx context.Context, in *interceptors.Invocation, o 
 		return inProgress(o.identity, r).block(codeInternal)
 	case err != nil:
 		return i.stopUnavailable(ctx, o.call, err)
-	case now.Answer.Kind == effect.AnswerNone:
+	case now.By != "", now.Answer.Kind == effect.AnswerNone: // settled by a person's word, or given up
 		return nil
 	}
 	switch now.State {

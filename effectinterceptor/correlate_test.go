@@ -153,6 +153,21 @@ func TestCorrelation_OfEchoes(t *testing.T) {
 		w.wantState(other.id, effect.StateClaimed)
 		w.wantEvent(effect.EventUnmatched, 0)
 	})
+	t.Run("of an earlier round's replay does not settle the next round", func(t *testing.T) {
+		for _, restart := range []bool{false, true} {
+			w := newWorld(t, foreign)
+			c := w.remote()
+			first := c.mustClaim(pay1)
+			c.answer(`{"resultType":"input_required","requestState":"s","_meta":` + string(splice.Get(first.payload, "_meta")) + `}`)
+			replay := c.mustRespond(pay1)
+			c.mustClaim(`{"name":"pay","arguments":{"n":1},"requestState":"s","inputResponses":{}}`)
+			if restart {
+				w.restart()
+			}
+			c.answer(string(replay.Result))
+			w.wantState(first.id, effect.StateClaimed)
+		}
+	})
 	t.Run("that a target forged is taken off", func(t *testing.T) {
 		w := newWorld(t, foreign)
 		c := w.remote().with(exchange("1"))

@@ -136,16 +136,17 @@ func TestJoin(t *testing.T) {
 		}
 	})
 	t.Run("runs what a person says was not applied", func(t *testing.T) {
-		w := newWorld(t)
-		first, joined := join(t, w)
-		first.settled(lost)
-		<-joined
-		r := w.only()
-		if _, err := w.log.Resolve(t.Context(), store.ResolveParams{Tenant: "default", ID: r.ID, To: effect.StateFailed, By: "user:ann"}); err != nil {
-			t.Fatal(err)
+		w := newWorld(t, foreign)
+		first := w.remote().mustClaim(pay)
+		w.look = func() { // the next look of the joined call finds it settled
+			w.clock.advance(6 * time.Minute)
+			_, err := w.log.Resolve(t.Context(), store.ResolveParams{Tenant: "default", ID: first.id, To: effect.StateFailed, By: "user:ann"})
+			if err != nil {
+				t.Error(err)
+			}
 		}
-		if again := w.alice().with(exchange("3")).mustClaim(pay); again.id != r.ID || again.attempt != 2 {
-			t.Errorf("claimed %+v", again)
+		if again := w.remote().mustClaim(pay); again.id != first.id || again.attempt != 2 {
+			t.Errorf("claimed %+v after %+v", again, first)
 		}
 	})
 	t.Run("is told in time when its own time is short", func(t *testing.T) {

@@ -45,6 +45,7 @@ type world struct {
 	engine effectinterceptor.Engine
 	looked chan struct{} // somebody has looked at an effect: a join waits
 	begun  func()        // called when a claim is made, before its caller knows
+	look   func()        // called once, before somebody looks at an effect
 
 	log  *store.Log
 	ei   *effectinterceptor.Interceptors
@@ -115,6 +116,10 @@ func (d watched) Begin(ctx context.Context, p *store.Begin) (*store.Begun, error
 }
 
 func (d watched) Effect(ctx context.Context, tenant, id string) (*effect.Record, error) {
+	if look := d.w.look; look != nil {
+		d.w.look = nil
+		look()
+	}
 	defer func() {
 		select {
 		case d.w.looked <- struct{}{}:
