@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -114,14 +113,15 @@ tools:
 	return b.Bytes()
 }
 
+// writeRule writes the rule of one tool. A name is a glob that matches itself; globs have no escapes.
 func writeRule(b *bytes.Buffer, server string, t *mcp.Tool) {
 	fmt.Fprintf(b, "\n")
 	if t.Description != "" {
 		fmt.Fprintf(b, "  # %s\n", clip(oneLine(t.Description), 100))
 	}
 	tier, why := suggestedTier(t)
-	fmt.Fprintf(b, "  - server: %s\n", quoteYAML(globLiteral(server)+"*"))
-	fmt.Fprintf(b, "    tool: %s\n", quoteYAML(globLiteral(t.Name)))
+	fmt.Fprintf(b, "  - server: %s\n", quoteYAML(server+"*"))
+	fmt.Fprintf(b, "    tool: %s\n", quoteYAML(t.Name))
 	fmt.Fprintf(b, "    tier: %s   # %s\n", tier, why)
 	if tier == "irreversible" {
 		fmt.Fprintf(b, "    approve: never\n")
@@ -196,11 +196,6 @@ func argumentNames(schema any) (names, keys []string) {
 	return names, keys
 }
 
-// globLiteral escapes what a glob would read as a wildcard.
-func globLiteral(s string) string {
-	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(s)
-}
-
 // quoteYAML is s as a double-quoted YAML scalar, which JSON strings are.
 func quoteYAML(s string) string {
 	var b bytes.Buffer
@@ -213,11 +208,3 @@ func quoteYAML(s string) string {
 }
 
 func oneLine(s string) string { return printable(strings.Join(strings.Fields(s), " ")) }
-
-// commandName is how a command line is named in logs: the program, without its path.
-func commandName(args []string) string {
-	if len(args) == 0 {
-		return ""
-	}
-	return filepath.Base(args[0])
-}
