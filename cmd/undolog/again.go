@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/undolog/undolog/store"
 )
 
 func againCommand() *cobra.Command {
@@ -16,23 +18,16 @@ from the record. It is for a repeat that is meant. An effect in doubt is settled
 		Example: `  undolog again 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42 --reason "second parcel, same price"`,
 		Args:    exactArgs(1, "the id of an effect"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			logger, err := newLogger(cmd)
-			if err != nil {
-				return err
-			}
-			log, _, err := openLog(cmd, logger, 0)
-			if err != nil {
-				return err
-			}
-			defer log.Close()
 			if person == "" {
 				person = localUser()
 			}
-			if err := log.Again(cmd.Context(), tenantFlag(cmd), args[0], person, reason); err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "the next call equal to effect %s runs, once\n", args[0])
-			return nil
+			return withLog(cmd, func(log *store.Log) error {
+				if err := log.Again(cmd.Context(), tenantFlag(cmd), args[0], person, reason); err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "the next call equal to effect %s runs, once\n", args[0])
+				return nil
+			})
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why; kept in the log")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"strconv"
@@ -13,9 +12,6 @@ import (
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/store"
 )
-
-// followEvery is how often log --follow looks for news.
-const followEvery = 500 * time.Millisecond
 
 type logFlags struct {
 	run, server, tool, since string
@@ -56,34 +52,29 @@ func runLog(cmd *cobra.Command, f *logFlags) error {
 	if err != nil {
 		return err
 	}
-	logger, err := newLogger(cmd)
-	if err != nil {
-		return err
-	}
-	log, path, err := openLog(cmd, logger, 0)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	list, err := log.List(cmd.Context(), filter)
-	if err != nil {
-		return err
-	}
-	p := &logPrinter{out: cmd.OutOrStdout(), json: f.json, palette: paletteFor(cmd.OutOrStdout())}
-	if f.follow {
-		for i, j := 0, len(list)-1; i < j; i, j = i+1, j-1 {
-			list[i], list[j] = list[j], list[i]
+	return withLog(cmd, func(log *store.Log) error {
+		list, err := log.List(cmd.Context(), filter)
+		if err != nil {
+			return err
 		}
-	}
-	if err := p.print(list); err != nil {
+		p := &logPrinter{out: cmd.OutOrStdout(), json: f.json, palette: paletteFor(cmd.OutOrStdout())}
+		if f.follow {
+			return follow(cmd.Context(), log, filter, list, p)
+		}
+		if len(list) == 0 && !f.json {
+			return noEffects(cmd)
+		}
+		return p.print(list)
+	})
+}
+
+// noEffects also says in which log, since that is the usual reason.
+func noEffects(cmd *cobra.Command) error {
+	path, err := dbPath(cmd)
+	if err != nil {
 		return err
 	}
-	if f.follow {
-		return follow(cmd.Context(), log, filter, list, p)
-	}
-	if len(list) == 0 && !f.json {
-		fmt.Fprintf(cmd.ErrOrStderr(), "no effects in %s match\n", path)
-	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "no effects in %s match\n", path)
 	return nil
 }
 
@@ -141,76 +132,6 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 		}
 	}
 	return time.Time{}, usagef("--since %s: want a duration such as 90m, 24h or 7d, or a time such as 2026-11-30", s)
-}
-
-// follow prints new effects, and those it has printed as open when they move on.
-func follow(ctx context.Context, log *store.Log, filter *store.Filter, printed []*effect.Record, p *logPrinter) error {
-	next := *filter
-	next.States, next.Since, next.Limit = nil, time.Time{}, 1000
-	shown := map[string]effect.State{}
-	remember := func(list []*effect.Record) {
-		for _, r := range list {
-			next.After = max(next.After, r.Seq)
-			if state := r.StateAt(time.Now()); state.IsOpen() {
-				shown[r.ID] = state
-			} else {
-				delete(shown, r.ID)
-			}
-		}
-	}
-	remember(printed)
-	if next.After == 0 {
-		newest, err := log.List(ctx, &store.Filter{Tenant: filter.Tenant, Limit: 1})
-		if err != nil {
-			return err
-		}
-		remember(newest)
-	}
-	tick := time.NewTicker(followEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		list, err := log.List(ctx, &next)
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
-		}
-		var news []*effect.Record
-		for i := len(list) - 1; i >= 0; i-- {
-			news = append(news, list[i])
-		}
-		for id, state := range shown {
-			shown, err := log.Show(ctx, filter.Tenant, id)
-			if err == nil && shown.Record.StateAt(time.Now()) != state {
-				news = append(news, shown.Record)
-			}
-		}
-		remember(news)
-		if err := p.print(matching(news, filter.States)); err != nil {
-			return err
-		}
-	}
-}
-
-func matching(list []*effect.Record, states []effect.State) []*effect.Record {
-	if len(states) == 0 {
-		return list
-	}
-	var kept []*effect.Record
-	for _, r := range list {
-		for _, s := range states {
-			if r.StateAt(time.Now()) == s {
-				kept = append(kept, r)
-			}
-		}
-	}
-	return kept
 }
 
 // logPrinter prints lists of effects; the heading once.

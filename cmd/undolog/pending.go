@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/undolog/undolog/store"
 )
 
 func pendingCommand() *cobra.Command {
@@ -16,24 +18,17 @@ func pendingCommand() *cobra.Command {
 		Example: "  undolog pending",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			logger, err := newLogger(cmd)
-			if err != nil {
-				return err
-			}
-			log, _, err := openLog(cmd, logger, 0)
-			if err != nil {
-				return err
-			}
-			defer log.Close()
-			list, err := log.Pending(cmd.Context(), tenantFlag(cmd), 1000)
-			if err != nil {
-				return err
-			}
-			p := &logPrinter{out: cmd.OutOrStdout(), json: asJSON, palette: paletteFor(cmd.OutOrStdout())}
-			if len(list) == 0 && !asJSON {
-				fmt.Fprintln(cmd.OutOrStdout(), "nothing is pending")
-			}
-			return p.print(list)
+			return withLog(cmd, func(log *store.Log) error {
+				list, err := log.Pending(cmd.Context(), tenantFlag(cmd), 1000)
+				if err != nil {
+					return err
+				}
+				if len(list) == 0 && !asJSON {
+					fmt.Fprintln(cmd.OutOrStdout(), "nothing is pending")
+				}
+				p := &logPrinter{out: cmd.OutOrStdout(), json: asJSON, palette: paletteFor(cmd.OutOrStdout())}
+				return p.print(list)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")

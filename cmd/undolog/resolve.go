@@ -48,25 +48,18 @@ func runResolve(cmd *cobra.Command, id string, f *resolveFlags) error {
 	if err != nil {
 		return err
 	}
-	logger, err := newLogger(cmd)
-	if err != nil {
-		return err
-	}
-	log, _, err := openLog(cmd, logger, 0)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	r, err := log.Resolve(cmd.Context(), *p)
-	if err != nil {
-		return err
-	}
-	next := "the same call sent again is answered from the record"
-	if p.To == effect.StateFailed {
-		next = "the same call sent again runs"
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "effect %s is %s: %s\n", r.ID, r.State, next)
-	return nil
+	return withLog(cmd, func(log *store.Log) error {
+		r, err := log.Resolve(cmd.Context(), *p)
+		if err != nil {
+			return err
+		}
+		next := "the same call sent again is answered from the record"
+		if p.To == effect.StateFailed {
+			next = "the same call sent again runs"
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "effect %s is %s: %s\n", r.ID, r.State, next)
+		return nil
+	})
 }
 
 func (f *resolveFlags) params(cmd *cobra.Command, id string) (*store.ResolveParams, error) {

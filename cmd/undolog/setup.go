@@ -49,13 +49,26 @@ func openLog(cmd *cobra.Command, logger *slog.Logger, ttl time.Duration) (*store
 	}
 	driver, err := sqlite.Open(cmd.Context(), path, &sqlite.Options{Logger: logger})
 	if err != nil {
-		return nil, "", fmt.Errorf("open effect log %s: %w", path, err)
+		return nil, "", err
 	}
 	log, err := store.Open(driver, &store.Options{Logger: logger, TTL: ttl})
 	if err != nil {
-		return nil, "", errors.Join(fmt.Errorf("open effect log %s: %w", path, err), driver.Close())
+		return nil, "", errors.Join(err, driver.Close())
 	}
 	return log, path, nil
+}
+
+// withLog runs f on the effect log, for commands that hold no claims.
+func withLog(cmd *cobra.Command, f func(log *store.Log) error) error {
+	logger, err := newLogger(cmd)
+	if err != nil {
+		return err
+	}
+	log, _, err := openLog(cmd, logger, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(log), log.Close())
 }
 
 func dbPath(cmd *cobra.Command) (string, error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/store"
 )
 
 // showJSON is what show --json prints.
@@ -30,9 +32,9 @@ type transitionJSON struct {
 }
 
 type eventJSON struct {
-	At     time.Time `json:"at"`
-	Kind   string    `json:"kind"`
-	Detail any       `json:"detail,omitempty"`
+	At     time.Time       `json:"at"`
+	Kind   string          `json:"kind"`
+	Detail json.RawMessage `json:"detail,omitempty"`
 }
 
 func showCommand() *cobra.Command {
@@ -45,49 +47,42 @@ as the bytes that went over the wire.`,
 		Example: "  undolog show 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42",
 		Args:    exactArgs(1, "the id of an effect"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			logger, err := newLogger(cmd)
-			if err != nil {
-				return err
-			}
-			log, _, err := openLog(cmd, logger, 0)
-			if err != nil {
-				return err
-			}
-			defer log.Close()
-			d, err := log.Show(cmd.Context(), tenantFlag(cmd), args[0])
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), showToJSON(d.Record, d.Transitions, d.Events))
-			}
-			return printEffect(cmd.OutOrStdout(), d.Record, d.Transitions, d.Events)
+			return withLog(cmd, func(log *store.Log) error {
+				shown, err := log.Show(cmd.Context(), tenantFlag(cmd), args[0])
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return writeJSON(cmd.OutOrStdout(), showToJSON(shown))
+				}
+				return printEffect(cmd.OutOrStdout(), shown)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
 	return cmd
 }
 
-func showToJSON(r *effect.Record, ts []effect.Transition, evs []effect.Event) *showJSON {
-	s := &showJSON{effectJSON: toJSON(r, time.Now())}
-	for _, t := range ts {
+func showToJSON(shown *store.Shown) *showJSON {
+	s := &showJSON{
+		effectJSON:  toJSON(shown.Record, time.Now()),
+		Transitions: make([]transitionJSON, 0, len(shown.Transitions)),
+		Events:      make([]eventJSON, 0, len(shown.Events)),
+	}
+	for _, t := range shown.Transitions {
 		s.Transitions = append(s.Transitions, transitionJSON{
 			Ordinal: t.Ordinal, Attempt: t.Attempt, State: t.State, At: t.At, Owner: t.Owner,
 			By: t.By, Reason: t.Reason, Answer: answerToJSON(t.Answer),
 		})
 	}
-	for _, ev := range evs {
-		e := eventJSON{At: ev.At, Kind: ev.Kind}
-		if len(ev.Detail) > 0 {
-			e.Detail = ev.Detail
-		}
-		s.Events = append(s.Events, e)
+	for _, ev := range shown.Events {
+		s.Events = append(s.Events, eventJSON{At: ev.At, Kind: ev.Kind, Detail: ev.Detail})
 	}
 	return s
 }
 
-func printEffect(w io.Writer, r *effect.Record, ts []effect.Transition, evs []effect.Event) error {
-	p := paletteFor(w)
+func printEffect(w io.Writer, shown *store.Shown) error {
+	r, p := shown.Record, paletteFor(w)
 	now := time.Now()
 	fmt.Fprintf(w, "%s  %s\n\n", p.bold("effect "+r.ID), p.state(r.StateAt(now)))
 	rows := [][]string{
@@ -112,7 +107,7 @@ func printEffect(w io.Writer, r *effect.Record, ts []effect.Transition, evs []ef
 	}
 	fmt.Fprintf(w, "\n%s\n%s\n", p.bold("arguments"), printable(string(r.Arguments)))
 	fmt.Fprintf(w, "\n%s\n", p.bold("history"))
-	if err := printHistory(w, p, ts, evs); err != nil {
+	if err := printHistory(w, p, shown.Transitions, shown.Events); err != nil {
 		return err
 	}
 	if r.Answer.Kind != effect.AnswerNone {
