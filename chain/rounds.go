@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/undolog/undolog/interceptors"
@@ -28,8 +29,13 @@ func (o *operation) takeQuestions(ctx context.Context, result json.RawMessage) (
 	}
 	asked := map[string]string{}
 	var stopped *PhaseResult
+	twice := once(result)
 	err := splice.Each(questions, func(key string, question []byte) {
-		if stopped != nil {
+		_, again := asked[key]
+		if twice = cmp.Or(twice, once(question)); again {
+			twice = errTwice
+		}
+		if stopped != nil || twice != nil {
 			return
 		}
 		event := text(splice.Get(question, "method"))
@@ -39,7 +45,7 @@ func (o *operation) takeQuestions(ctx context.Context, result json.RawMessage) (
 			result = replaced(result, phase.Payload, "inputRequests", key, "params")
 		}
 	})
-	switch {
+	switch err = cmp.Or(err, twice); {
 	case err != nil:
 		return nil, o.unreadable(ctx, interceptors.PhaseResponse, "inputRequests", err)
 	case stopped != nil:
@@ -69,7 +75,7 @@ func (o *operation) takeAnswers(ctx context.Context) *Reply {
 		return nil
 	}
 	var stopped *PhaseResult
-	var unasked error
+	unasked := cmp.Or(once(params), once(answers))
 	err = splice.Each(answers, func(key string, answer []byte) {
 		event, known := asked[key]
 		if !known {
@@ -133,6 +139,20 @@ func (o *operation) unreadable(ctx context.Context, phase interceptors.Phase, me
 		reply.Error = genericError(codeInternal, "The answer cannot be read", `{"reason":"malformed"}`)
 	}
 	return o.finish(ctx, reply, outcome)
+}
+
+var errTwice = errors.New("a member is there twice")
+
+// once fails for an object with a member twice: what we judge of it would not be what its reader takes.
+func once(object json.RawMessage) (err error) {
+	seen := map[string]bool{}
+	each := splice.Each(object, func(name string, _ []byte) {
+		if seen[name] {
+			err = errTwice
+		}
+		seen[name] = true
+	})
+	return cmp.Or(err, each)
 }
 
 // replaced puts a value at a path that is known to be there.

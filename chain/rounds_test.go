@@ -113,6 +113,12 @@ func TestDo_AnswersInsideARequestAreGoverned(t *testing.T) {
 		{"an answer to what was not asked", func(p string) *chain.Request {
 			return toolRequest(strings.Replace(p, `{"b":`, `{"c":`, 1))
 		}},
+		{"an answer under a key that is there twice", func(p string) *chain.Request {
+			return toolRequest(strings.Replace(p, `{"b":`, `{"b":{},"b":`, 1))
+		}},
+		{"answers that are there twice", func(p string) *chain.Request {
+			return toolRequest(strings.Replace(p, `"inputResponses":`, `"inputResponses":{},"inputResponses":`, 1))
+		}},
 		{"answers without the state", func(p string) *chain.Request {
 			return toolRequest(`{"name":"t","inputResponses":{"b":{"action":"accept"}}}`)
 		}},
