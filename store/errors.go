@@ -17,6 +17,9 @@ var (
 	// ErrBusy means that other processes kept the log locked for longer than a write may wait. Nothing
 	// was written.
 	ErrBusy = errors.New("log is busy")
+	// ErrReplaced means that the log's file was removed or replaced under the program. Nothing was written,
+	// and nothing will be until the log is opened anew.
+	ErrReplaced = errors.New("log file is not where it was")
 )
 
 // ConflictError means that an effect stands elsewhere than its mover thought.

@@ -208,6 +208,46 @@ func TestWriter_BadRowInGroup(t *testing.T) {
 	}
 }
 
+// A file that has lost its name would take every record, and give none back to anybody.
+func TestWriter_FileTakenAway(t *testing.T) {
+	for name, take := range map[string]func(t *testing.T, path string){
+		"removed": func(t *testing.T, path string) { remove(t, path) },
+		"replaced by another log": func(t *testing.T, path string) {
+			remove(t, path)
+			openAndClose(t, path)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "log.db")
+			d, err := sqlite.Open(t.Context(), path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := store.Open(d, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			settleOne(t, l, 1)
+			take(t, path)
+			if _, err := l.Begin(t.Context(), beginParams(t, irreversible, 2)); !errors.Is(err, store.ErrReplaced) {
+				t.Errorf("Begin: %v, want ErrReplaced", err)
+			}
+			if err := l.Close(); !errors.Is(err, store.ErrReplaced) {
+				t.Errorf("Close: %v, want ErrReplaced", err)
+			}
+		})
+	}
+}
+
+func remove(t *testing.T, path string) {
+	t.Helper()
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Remove(path + suffix); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func settleOne(t *testing.T, l *store.Log, i int) {
 	t.Helper()
 	begun, err := l.Begin(t.Context(), beginParams(t, irreversible, i))

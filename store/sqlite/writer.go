@@ -37,6 +37,7 @@ const (
 type writer struct {
 	conn    *sql.Conn
 	db      *sql.DB
+	file    *openFile
 	now     func() time.Time
 	busy    time.Duration
 	queue   chan *request
@@ -62,8 +63,12 @@ func (d *Driver) startWriter(ctx context.Context) (*writer, error) {
 	if _, err := conn.ExecContext(ctx, `SELECT 1 FROM effect LIMIT 1; PRAGMA busy_timeout = 0`); err != nil {
 		return nil, errors.Join(err, conn.Close(), db.Close())
 	}
+	file, err := lookAt(d.path)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close(), db.Close())
+	}
 	w := &writer{
-		conn: conn, db: db, now: d.now, busy: d.busy,
+		conn: conn, db: db, file: file, now: d.now, busy: d.busy,
 		queue: make(chan *request, 4*maxGroup), stopped: make(chan struct{}), stmts: map[string]*sql.Stmt{},
 		known: newKnown(),
 	}
@@ -219,6 +224,9 @@ func isRefusal(err error) bool {
 // begin takes the write lock. Other processes hold it for a group's length at most, so that it tries
 // often and at random; a killed holder's lock is dropped by the kernel.
 func (w *writer) begin() error {
+	if err := w.file.inPlace(); err != nil {
+		return err
+	}
 	var deadline time.Time
 	for {
 		err := w.exec(`BEGIN IMMEDIATE`)
