@@ -49,7 +49,10 @@ func (i *Interceptors) beginRead(in *interceptors.Invocation, c *toolCall, o *op
 func (i *Interceptors) claim(ctx context.Context, in *interceptors.Invocation, c *toolCall, o *open) (*interceptors.Change, error) {
 	deadline := i.joinDeadline(ctx)
 	faults.Point("before-begin")
-	for {
+	for first := true; ; first = false {
+		if !first {
+			pause(ctx)
+		}
 		begun, err := i.log.Begin(ctx, &store.BeginParams{
 			Call:         o.call,
 			Identity:     o.identity,
@@ -76,6 +79,19 @@ func (i *Interceptors) claim(ctx context.Context, in *interceptors.Invocation, c
 		if err := i.join(ctx, in, o, begun.Record, deadline); err != nil {
 			return nil, err
 		}
+	}
+}
+
+// askAgain is how soon a call that waited asks the log again. The log's clock may be another than the
+// database's: one can take a lease for over that is not yet over to the other.
+const askAgain = 10 * time.Millisecond
+
+func pause(ctx context.Context) {
+	timer := time.NewTimer(askAgain)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 
@@ -112,6 +128,9 @@ func (i *Interceptors) join(ctx context.Context, in *interceptors.Invocation, o 
 	wait, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	now, err := i.log.Wait(wait, r.Tenant, r.ID)
+	if err == nil {
+		err = wait.Err()
+	}
 	switch {
 	case err != nil && ctx.Err() == nil && wait.Err() != nil:
 		return inProgress(o.identity, r).block(codeInternal)

@@ -9,11 +9,12 @@
 //	undolog/audit    validation  *, both phases, audit    one event per governed operation that is no effect
 //	undolog/catalog  validation  tools/list, response     learns the tools' definitions and annotations
 //
-// In process they are wired to an engine by its observer:
+// For somebody else's engine they are put on a host of interceptors; package effectchain wires them to a
+// chain in the same process:
 //
 //	ei := effectinterceptor.New(log, &effectinterceptor.Options{Policy: policy})
-//	server := interceptors.NewServer(nil)
-//	if err := ei.Register(server, effectinterceptor.ForeignEngine); err != nil { … }
+//	host := interceptors.NewServer(nil)
+//	if err := ei.Register(host, effectinterceptor.ForeignEngine); err != nil { … }
 //
 // The package knows nothing of engines: what an engine sees of a dispatch beyond the response phase
 // (an error answer, a lost one, an abort) it tells by Settled and Delivered, by exchange id. A foreign

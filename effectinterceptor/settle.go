@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/undolog/undolog/effect"
@@ -172,31 +171,6 @@ func (i *Interceptors) write(ctx context.Context, o *open, out effect.Outcome) {
 		return
 	}
 	i.opts.Logger.DebugContext(ctx, "effect settled", slog.String("effect", r.ID), slog.String("state", string(r.State)))
-}
-
-// background are the goroutines that record outcomes.
-type background struct {
-	mu     sync.Mutex
-	closed bool
-	tasks  sync.WaitGroup
-}
-
-// start runs a task that close waits for; false when it was closed.
-func (b *background) start(task func()) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return false
-	}
-	b.tasks.Go(task)
-	return true
-}
-
-func (b *background) close() {
-	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
-	b.tasks.Wait()
 }
 
 func (i *Interceptors) recordRead(o *open, out effect.Outcome) {

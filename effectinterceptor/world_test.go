@@ -40,6 +40,7 @@ func (c *clock) advance(d time.Duration) {
 type world struct {
 	t      *testing.T
 	clock  *clock
+	ahead  time.Duration // of the log's clock before the database's
 	path   string
 	opts   effectinterceptor.Options
 	engine effectinterceptor.Engine
@@ -164,7 +165,7 @@ func (w *world) open() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if w.log, err = store.Open(watched{driver, w}, &store.Options{Now: w.clock.Now, TTL: time.Hour}); err != nil {
+	if w.log, err = store.Open(watched{driver, w}, &store.Options{Now: w.logNow, TTL: time.Hour}); err != nil {
 		w.t.Fatal(err)
 	}
 	w.ei = effectinterceptor.New(w.log, &w.opts)
@@ -179,6 +180,8 @@ func (w *world) open() {
 		}
 	})
 }
+
+func (w *world) logNow() time.Time { return w.clock.Now().Add(w.ahead) }
 
 // restart is another process on the same log. What waited to be written is written.
 func (w *world) restart() {

@@ -1,0 +1,58 @@
+package effectinterceptor_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/undolog/undolog/effect"
+)
+
+// What the target asks another round for, or runs as a task, is not done: the call goes on with what it
+// was given, under the same effect, and without it gets the same answer again.
+func TestWaiting(t *testing.T) {
+	for _, tt := range []struct{ name, answer, next string }{
+		{"a round with a state", `{"resultType":"input_required","requestState":"s1","inputRequests":{}}`, `{"name":"pay","arguments":{"n":1},"requestState":"s1","inputResponses":{"a":{}}}`},
+		{"a round without a state", `{"resultType":"input_required","inputRequests":{"a":{}}}`, `{"name":"pay","arguments":{"n":1},"inputResponses":{"a":{}}}`},
+		{"a round with an empty state", `{"resultType":"input_required","requestState":""}`, `{"name":"pay","arguments":{"n":1},"requestState":""}`},
+		{"a task", `{"resultType":"task","taskId":"t1","status":"working"}`, ""},
+		{"a task of 2025-11-25", `{"task":{"taskId":"t1","status":"working"}}`, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			c := w.alice().with(exchange("1"))
+			first := c.run(pay1, tt.answer)
+			w.wantState(first.id, effect.StateWaiting)
+
+			for n, again := range []string{pay1, `{"name":"pay","arguments":{"n":1},"inputResponses":null}`, `{"name":"pay","arguments":{"n":1},"requestState":"another"}`} {
+				replay := w.alice().with(exchange(fmt.Sprint("again", n))).mustRespond(again)
+				if !strings.HasPrefix(string(replay.Result), tt.answer[:len(tt.answer)-1]) {
+					t.Errorf("%s is answered with %s", again, replay.Result)
+				}
+			}
+			if tt.next == "" {
+				return
+			}
+			next := w.alice().with(exchange("2"))
+			if got := next.run(tt.next, paid); got.id != first.id || got.attempt != 1 {
+				t.Errorf("went on as %s, attempt %d", got.id, got.attempt)
+			}
+			w.wantState(first.id, effect.StateCommitted)
+		})
+	}
+	for name, answer := range map[string]string{
+		"a result that has a task in it": `{"content":[],"task":{"taskId":"t1"}}`,
+		"a task without an id":           `{"task":{}}`,
+		"a state of the wrong type":      `{"content":[],"requestState":7}`,
+		"no object":                      `[]`,
+	} {
+		t.Run(name+" is an answer", func(t *testing.T) {
+			w := newWorld(t)
+			w.wantState(w.alice().with(exchange("1")).run(pay1, answer).id, effect.StateCommitted)
+		})
+	}
+	t.Run("a round that cannot be read is still a round", func(t *testing.T) {
+		w := newWorld(t)
+		w.wantState(w.alice().with(exchange("1")).run(pay1, `{"resultType":"input_required","requestState":7,"isError":"x"}`).id, effect.StateWaiting)
+	})
+}
