@@ -1,6 +1,9 @@
 package e2e_test
 
 import (
+	"context"
+	"net/http"
+	"net/http/httptrace"
 	"os"
 	"syscall"
 	"testing"
@@ -79,6 +82,56 @@ func TestEnd_startUpErrors(t *testing.T) {
 	cmd := w.command("show", "0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42")
 	if _, err := cmd.CombinedOutput(); err == nil || cmd.ProcessState.ExitCode() != 3 {
 		t.Errorf("show of nothing: exit code %d, want 3", cmd.ProcessState.ExitCode())
+	}
+}
+
+// An interceptor server that is told to end still answers the invocations that it has begun: an engine
+// that gets no answer does not dispatch, and the claim that was made for it would be in doubt.
+func TestEnd_serveAnswersWhatIsUnderWay(t *testing.T) {
+	w := newWorld(t)
+	cmd := w.command("serve", "--http", "127.0.0.1:0", "--join-wait", "1s")
+	engine := &mcptest.HTTP{URL: mcptest.StartHTTP(t, cmd), Version: "2026-07-28"}
+	older := &mcptest.HTTP{URL: engine.URL}
+	older.Initialize(t, protocol)
+	stream, err := older.Listen(t.Context()) // which does not hold the end up
+	if err != nil || stream.Status != http.StatusOK {
+		t.Fatalf("listen: %v, status %d", err, stream.Status)
+	}
+	defer stream.Close()
+	invoke := func(ctx context.Context, id string) (mcptest.Message, error) {
+		params := `{"name":"undolog/effect","event":"tools/call","phase":"request","payload":{"name":"charge","arguments":` + charge10 + `},` +
+			`"context":{"principal":{"type":"service","id":"agent:a"}},"_meta":{` + mcptest.MetaMembers + `}}`
+		return engine.Do(ctx, id, mcptest.Request(id, "interceptor/invoke", params))
+	}
+	if m, err := invoke(t.Context(), "1"); err != nil || m.Result == nil {
+		t.Fatalf("the first call: %s, %v", m.Raw, err)
+	}
+	sent := make(chan struct{})
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { close(sent) }})
+	type answer struct {
+		m   mcptest.Message
+		err error
+	}
+	joined := make(chan answer, 1)
+	go func() {
+		m, err := invoke(ctx, "2")
+		joined <- answer{m, err}
+	}()
+	<-sent
+	if _, err := engine.Do(t.Context(), "3", mcptest.Request("3", "interceptors/list", `{"_meta":{`+mcptest.MetaMembers+`}}`)); err != nil {
+		t.Fatal(err)
+	}
+	http.DefaultClient.CloseIdleConnections() // one that was never used keeps a server waiting for 5 s
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	a := <-joined
+	if a.err != nil {
+		t.Fatalf("the call under way was not answered: %v", a.err)
+	}
+	wantOutcome(t, a.m, "in_progress")
+	if m, err := stream.Next(); err == nil {
+		t.Errorf("the session's stream said %s", m.Raw)
 	}
 }
 

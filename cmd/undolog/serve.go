@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -117,25 +118,46 @@ func (f *serveFlags) serveHTTP(cmd *cobra.Command, host *interceptors.Server) er
 		}
 		handler = auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(handler)
 	}
-	return listenAndServe(cmd, f.listen, handler)
+	return listenAndServe(cmd, f.listen, handler, f.joining+shutdownGrace)
 }
 
-// listenAndServe serves until the command's context ends. Requests under way are the handler's to end.
-func listenAndServe(cmd *cobra.Command, addr string, handler http.Handler) error {
+// shutdownGrace is how long invocations under way may take to be answered beyond their wait for an equal
+// call.
+const shutdownGrace = 5 * time.Second
+
+// listenAndServe serves until the command's context ends, and then answers what is under way for as long
+// as it may take.
+func listenAndServe(cmd *cobra.Command, addr string, handler http.Handler, grace time.Duration) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", addr, err)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "undolog: listening on http://%s\n", l.Addr())
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	server := &http.Server{Handler: endStreams(cmd.Context(), handler), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()
 	select {
 	case err := <-done:
 		return fmt.Errorf("serve http: %w", err)
 	case <-cmd.Context().Done():
-		return l.Close()
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), grace)
+	defer cancel()
+	return server.Shutdown(ctx)
+}
+
+// endStreams ends the streams that wait for messages of ours when ctx ends: nobody could say when they are
+// answered.
+func endStreams(ctx context.Context, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			stream, end := context.WithCancel(r.Context())
+			defer end()
+			defer context.AfterFunc(ctx, end)()
+			r = r.WithContext(stream)
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func implementation() *mcp.Implementation {
