@@ -1,0 +1,191 @@
+// Package goadapter tries this project's own library: the host of package interceptors and the engine of
+// package chain, called directly, or with MCP between the two.
+package goadapter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/undolog/undolog/chain"
+	"github.com/undolog/undolog/conformance"
+	"github.com/undolog/undolog/conformance/behavior"
+	"github.com/undolog/undolog/interceptors"
+)
+
+// Transport is what is between the engine and its hosts.
+type Transport string
+
+const (
+	Direct     Transport = "direct"      // function calls
+	Memory     Transport = "memory"      // MCP in memory
+	Stdio      Transport = "stdio"       // MCP on newline-delimited JSON
+	HTTP       Transport = "http"        // Streamable HTTP, 2026-07-28
+	HTTPLegacy Transport = "http-legacy" // Streamable HTTP, 2025-11-25
+)
+
+// Transports are all of them.
+var Transports = []Transport{Direct, Memory, Stdio, HTTP, HTTPLegacy}
+
+// Adapter is a conformance.Adapter over one transport.
+type Adapter struct{ Transport Transport }
+
+var _ conformance.Adapter = (*Adapter)(nil)
+
+// Name implements conformance.Adapter.
+func (a *Adapter) Name() string { return "undolog " + string(a.Transport) }
+
+// Has implements conformance.Adapter.
+func (a *Adapter) Has(f conformance.Feature) bool {
+	if name, ok := strings.CutPrefix(string(f), "behavior:"); ok {
+		return behavior.Known(name)
+	}
+	switch f {
+	case conformance.FeatureHostOptions, conformance.FeatureRequest:
+		return a.Transport != Direct
+	case conformance.FeatureTenant:
+		return a.Transport == Direct // a remote host takes the tenant from its invoker's token
+	case conformance.FeatureHTTP:
+		return a.Transport == HTTP
+	case conformance.FeatureContext, conformance.FeatureExchange, conformance.FeatureInvoke:
+		return true
+	}
+	return slices.Contains([]conformance.Feature{
+		conformance.FeatureServerPosture, conformance.FeaturePolicy, conformance.FeatureHosts, conformance.FeatureDescriptor,
+		conformance.FeatureCalls, conformance.FeatureRecords, conformance.FeatureErrorData, conformance.FeatureEveryEvent,
+	}, f)
+}
+
+// CreateSession implements conformance.Adapter.
+func (a *Adapter) CreateSession(ctx context.Context, f *conformance.Fixture) (conformance.Session, error) {
+	s := &session{transport: a.Transport}
+	posture := chain.PostureClient
+	if f.Posture == conformance.PostureServer {
+		posture = chain.PostureServer
+	}
+	c, err := chain.New(&chain.Options{Posture: posture, Deadline: milliseconds(f.Policy.DeadlineMs)})
+	if err != nil {
+		return nil, err
+	}
+	s.chain, s.posture = c, posture
+	for _, name := range hostNames(f) {
+		if err := s.addHost(ctx, f, name); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return s, nil
+}
+
+// hostNames are the fixture's hosts in order of first mention, one at least.
+func hostNames(f *conformance.Fixture) []string {
+	var names []string
+	for i := range f.Interceptors {
+		if name := f.Interceptors[i].Host; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	return names
+}
+
+type session struct {
+	transport Transport
+	posture   chain.Posture
+	chain     *chain.Chain
+	hosts     []*host
+	log       behavior.Log
+}
+
+func (s *session) addHost(ctx context.Context, f *conformance.Fixture, name string) error {
+	h, err := newHost(f, name, &s.log)
+	if err != nil {
+		return err
+	}
+	var reached chain.Host
+	if slices.Contains(f.Host.Down, name) {
+		reached = gone{name}
+	} else if reached, err = h.reach(ctx, s.transport, f.Policy.Strict); err != nil {
+		return err
+	}
+	s.hosts = append(s.hosts, h)
+	policy, err := h.policy(f)
+	if err != nil {
+		return err
+	}
+	return s.chain.Use(reached, policy)
+}
+
+// gone is a host that nobody can reach.
+type gone struct{ name string }
+
+func (g gone) Name() string { return "host-" + g.name }
+
+func (g gone) List(context.Context) ([]interceptors.Descriptor, error) {
+	return nil, errors.New("connection refused")
+}
+
+func (g gone) Invoke(context.Context, *interceptors.InvokeParams) (*interceptors.Result, error) {
+	return nil, errors.New("connection refused")
+}
+
+// policy is what the fixture's policy says about this host's interceptors.
+func (h *host) policy(f *conformance.Fixture) (*chain.HostPolicy, error) {
+	p := &chain.HostPolicy{Overrides: map[string]chain.Override{}, Required: map[string]interceptors.Type{}}
+	for name, o := range f.Policy.Overrides {
+		if !h.owns(f, name) {
+			continue
+		}
+		override, err := readOverride(&o)
+		if err != nil {
+			return nil, fmt.Errorf("override of %s: %w", name, err)
+		}
+		p.Overrides[name] = override
+	}
+	for name, typ := range f.Policy.Required {
+		if h.owns(f, name) {
+			p.Required[name] = interceptors.Type(typ)
+		}
+	}
+	return p, nil
+}
+
+// owns reports whether an interceptor is this host's: where the fixture registers it, else the first host.
+func (h *host) owns(f *conformance.Fixture, name string) bool {
+	for i := range f.Interceptors {
+		if f.Interceptors[i].Name == name {
+			return f.Interceptors[i].Host == h.name
+		}
+	}
+	return h.name == hostNames(f)[0]
+}
+
+func readOverride(o *conformance.Override) (chain.Override, error) {
+	out := chain.Override{Mode: interceptors.Mode(o.Mode), FailOpen: o.FailOpen, TimeoutMs: o.TimeoutMs,
+		Config: o.Config, Disabled: o.Disabled}
+	for _, h := range o.Hooks {
+		out.Hooks = append(out.Hooks, interceptors.Hook{Events: h.Events, Phase: interceptors.Phase(h.Phase)})
+	}
+	if o.PriorityHint != nil {
+		out.Priority = new(interceptors.Priority)
+		if err := json.Unmarshal(o.PriorityHint, out.Priority); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// Calls implements conformance.Counter.
+func (s *session) Calls() map[string][]json.RawMessage { return s.log.Calls() }
+
+func (s *session) Close() error {
+	errs := []error{s.chain.Drain(context.Background())}
+	for _, h := range s.hosts {
+		errs = append(errs, h.close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,57 @@
+package goadapter_test
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/undolog/undolog/conformance"
+	"github.com/undolog/undolog/conformance/goadapter"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestAdapter_Suite(t *testing.T) {
+	fixtures, err := conformance.Suite()
+	if err != nil {
+		t.Fatalf("Suite: %v", err)
+	}
+	for _, transport := range goadapter.Transports {
+		t.Run(string(transport), func(t *testing.T) {
+			t.Parallel()
+			passes(t, fixtures, transport)
+		})
+	}
+}
+
+func TestAdapter_PublishedFixtures(t *testing.T) {
+	fixtures, err := conformance.Load(os.DirFS("../testdata/published"))
+	if err != nil || len(fixtures) == 0 {
+		t.Fatalf("Load: %d fixtures, %v", len(fixtures), err)
+	}
+	for _, transport := range goadapter.Transports {
+		t.Run(string(transport), func(t *testing.T) {
+			t.Parallel()
+			if r := passes(t, fixtures, transport); r.Count(conformance.Passed) != len(fixtures) {
+				t.Errorf("%d of %d published fixtures were tried", r.Count(conformance.Passed), len(fixtures))
+			}
+		})
+	}
+}
+
+// passes fails the test for every fixture that fails.
+func passes(t *testing.T, fixtures []*conformance.Fixture, transport goadapter.Transport) *conformance.Report {
+	t.Helper()
+	r := conformance.Run(t.Context(), fixtures, &goadapter.Adapter{Transport: transport}, &conformance.Options{Parallel: 8})
+	for _, res := range r.Results {
+		if res.Status == conformance.Failed {
+			t.Errorf("%s: %q", res.ID, res.Details)
+		}
+	}
+	if r.Count(conformance.Passed) == 0 {
+		t.Error("nothing was tried")
+	}
+	t.Logf("%d passed, %d skipped", r.Count(conformance.Passed), r.Count(conformance.Skipped))
+	return r
+}

@@ -1,0 +1,254 @@
+package goadapter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/undolog/undolog/chain"
+	"github.com/undolog/undolog/conformance"
+	"github.com/undolog/undolog/conformance/behavior"
+	"github.com/undolog/undolog/conformance/wire"
+	"github.com/undolog/undolog/interceptors"
+)
+
+// host is one host of a session, with a raw connection for list and invoke steps.
+type host struct {
+	name    string
+	server  *interceptors.Server
+	tampers map[string]func(json.RawMessage) (json.RawMessage, error)
+	raw     wire.Conn  // nil when called directly
+	web     *wire.HTTP // over HTTP
+	closers []func() error
+}
+
+func newHost(f *conformance.Fixture, name string, log *behavior.Log) (*host, error) {
+	h := &host{name: name, tampers: map[string]func(json.RawMessage) (json.RawMessage, error){}}
+	h.server = interceptors.NewServer(&interceptors.ServerOptions{
+		LegacyEnvelope: f.Host.LegacyEnvelope, LegacyTimeoutCode: f.Host.LegacyTimeoutCode,
+	})
+	for i := range f.Interceptors {
+		in := &f.Interceptors[i]
+		if in.Host != name {
+			continue
+		}
+		made, err := behavior.New(in, log, nil)
+		if err != nil {
+			return nil, err
+		}
+		if err := h.server.Add(made); err != nil {
+			return nil, err
+		}
+		if tamper := behavior.Tamper(in); tamper != nil {
+			h.tampers[in.Name] = tamper
+		}
+	}
+	return h, nil
+}
+
+// reach starts the host behind the transport and returns it as the engine sees it.
+func (h *host) reach(ctx context.Context, t Transport, strict bool) (chain.Host, error) {
+	switch t {
+	case Direct:
+		if len(h.tampers) == 0 {
+			return chain.Local("host-"+h.name, h.server), nil
+		}
+		return &tampered{Host: chain.Local("host-"+h.name, h.server), tampers: h.tampers, strict: strict}, nil
+	case HTTP, HTTPLegacy:
+		return h.reachHTTP(ctx, t, strict)
+	}
+	return h.reachPipe(ctx, t, strict)
+}
+
+func milliseconds(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+
+// mcpServer is the host as an MCP server. Results are tampered with on their way out.
+func (h *host) mcpServer() (*mcp.Server, error) {
+	server := mcp.NewServer(&mcp.Implementation{Name: "host"}, &mcp.ServerOptions{Capabilities: h.server.Capabilities()})
+	if err := h.server.Install(server); err != nil {
+		return nil, err
+	}
+	server.AddReceivingMiddleware(behavior.TamperMiddleware(h.tampers))
+	return server, nil
+}
+
+func (h *host) reachPipe(ctx context.Context, t Transport, strict bool) (chain.Host, error) {
+	server, err := h.mcpServer()
+	if err != nil {
+		return nil, err
+	}
+	theirs, ours := pipes(t)
+	if err := h.serve(server, theirs); err != nil {
+		return nil, err
+	}
+	reached, err := h.remote(ctx, ours, wire.Legacy, strict)
+	if err != nil {
+		return nil, err
+	}
+	toServer, fromRaw := io.Pipe()
+	toRaw, fromServer := io.Pipe()
+	if err := h.serve(server, &mcp.IOTransport{Reader: toServer, Writer: fromServer}); err != nil {
+		return nil, err
+	}
+	lines := wire.NewLines(toRaw, fromRaw, nil)
+	if _, err := lines.Start(ctx, wire.Legacy); err != nil {
+		return nil, err
+	}
+	h.raw = lines
+	h.closers = append(h.closers, lines.Close)
+	return reached, nil
+}
+
+func pipes(t Transport) (server, client mcp.Transport) {
+	if t == Memory {
+		return mcp.NewInMemoryTransports()
+	}
+	toServer, fromClient := io.Pipe()
+	toClient, fromServer := io.Pipe()
+	return &mcp.IOTransport{Reader: toServer, Writer: fromServer}, &mcp.IOTransport{Reader: toClient, Writer: fromClient}
+}
+
+// serve connects the server; the session ends when its client does.
+func (h *host) serve(server *mcp.Server, t mcp.Transport) error {
+	ss, err := server.Connect(context.Background(), t, nil)
+	if err != nil {
+		return fmt.Errorf("serve host: %w", err)
+	}
+	h.closers = append(h.closers, func() error { _ = ss.Wait(); return nil }) // its client has closed it
+	return nil
+}
+
+// remote is the host as the engine reaches it over a transport.
+func (h *host) remote(ctx context.Context, t mcp.Transport, revision string, strict bool) (chain.Host, error) {
+	client := mcp.NewClient(&mcp.Implementation{Name: "engine"}, nil)
+	if err := interceptors.AddClient(client); err != nil {
+		return nil, err
+	}
+	cs, err := client.Connect(ctx, t, &mcp.ClientSessionOptions{ProtocolVersion: revision})
+	if err != nil {
+		return nil, fmt.Errorf("connect to host: %w", err)
+	}
+	h.closers = append(h.closers, cs.Close)
+	return chain.Remote("host-"+h.name, cs, &chain.RemoteOptions{Strict: strict}), nil
+}
+
+func (h *host) reachHTTP(ctx context.Context, t Transport, strict bool) (chain.Host, error) {
+	handler, err := h.handler()
+	if err != nil {
+		return nil, err
+	}
+	server := httptest.NewServer(handler)
+	revision := wire.Stateless
+	if t == HTTPLegacy {
+		revision = wire.Legacy
+	}
+	h.web = wire.NewHTTP(server.URL, nil)
+	if _, err := h.web.Start(ctx, revision); err != nil {
+		server.Close()
+		return nil, err
+	}
+	h.raw = h.web
+	client := &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
+	h.closers = append(h.closers, func() error {
+		client.CloseIdleConnections()
+		server.Close()
+		return nil
+	}, h.web.Close)
+	return h.remote(ctx, &mcp.StreamableClientTransport{Endpoint: server.URL, HTTPClient: client, DisableStandaloneSSE: true, MaxRetries: -1},
+		revision, strict)
+}
+
+// handler is the library's own HTTP handler, but for hosts whose results are tampered with.
+func (h *host) handler() (http.Handler, error) {
+	var handler http.Handler
+	var err error
+	if len(h.tampers) == 0 {
+		handler, err = h.server.Handler(nil)
+	} else {
+		handler, err = h.tamperedHandler()
+	}
+	if err != nil {
+		return nil, err
+	}
+	// a token says who invokes, for the cases that need more than one invoker
+	verify := func(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
+		return &auth.TokenInfo{UserID: token, Extra: map[string]any{"tenant": token}}, nil
+	}
+	known := auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(handler)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.Header.Get("Authorization"), "Bearer ") {
+			known.ServeHTTP(w, r)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}), nil
+}
+
+func (h *host) tamperedHandler() (http.Handler, error) {
+	server, err := h.mcpServer()
+	if err != nil {
+		return nil, err
+	}
+	get := func(*http.Request) *mcp.Server { return server }
+	current := mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
+	sessions := mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{JSONResponse: true})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Mcp-Protocol-Version") == wire.Stateless {
+			current.ServeHTTP(w, r)
+			return
+		}
+		sessions.ServeHTTP(w, r)
+	}), nil
+}
+
+// close ends what reach has begun, clients first.
+func (h *host) close() error {
+	var errs []error
+	for i := len(h.closers) - 1; i >= 0; i-- {
+		errs = append(errs, h.closers[i]())
+	}
+	h.server.Wait()
+	return errors.Join(errs...)
+}
+
+// tampered is a host in the same process whose results are tampered with.
+type tampered struct {
+	chain.Host
+	tampers map[string]func(json.RawMessage) (json.RawMessage, error)
+	strict  bool
+}
+
+func (t *tampered) Invoke(ctx context.Context, p *interceptors.InvokeParams) (*interceptors.Result, error) {
+	res, err := t.Host.Invoke(ctx, p)
+	tamper := t.tampers[p.Name]
+	if err != nil || tamper == nil {
+		return res, err
+	}
+	raw, err := json.Marshal(res)
+	if err != nil {
+		return nil, err
+	}
+	if raw, err = tamper(raw); err != nil {
+		return nil, err
+	}
+	changed := new(interceptors.Result)
+	if err := json.Unmarshal(raw, changed); err != nil {
+		return nil, err
+	}
+	if changed.Interceptor == "" && changed.Phase == "" {
+		if t.strict {
+			return nil, errors.New("the result does not say of what it is")
+		}
+		changed.Type = "" // read from the shape
+	}
+	return changed, nil
+}

@@ -1,0 +1,196 @@
+package wire
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/undolog/undolog/conformance"
+)
+
+// Lines is a peer on newline-delimited JSON: MCP's stdio.
+type Lines struct {
+	// OnMessage gets the peer's requests and notifications, in order, in the reader's goroutine; what it
+	// returns is sent back as the result of a request. Nil: requests are refused with −32601.
+	OnMessage func(m *Message) json.RawMessage
+
+	revision string
+	w        io.WriteCloser
+	closer   func() error
+
+	mu      sync.Mutex // guards the writer, and what follows
+	next    int64
+	waiting map[string]chan []byte
+	err     error // why no more answers come
+	done    chan struct{}
+}
+
+// NewLines returns a connection over a reader and a writer; closer, when not nil, is called by Close after
+// the writer was closed. Start begins it.
+func NewLines(r io.Reader, w io.WriteCloser, closer func() error) *Lines {
+	l := &Lines{w: w, closer: closer, waiting: map[string]chan []byte{}, done: make(chan struct{})}
+	go l.read(r)
+	return l
+}
+
+// Start does what the revision begins with: the handshake, or nothing.
+func (l *Lines) Start(ctx context.Context, revision string) (*conformance.Answer, error) {
+	l.revision = revision
+	if revision == Stateless {
+		return nil, nil
+	}
+	a, err := l.send(ctx, "initialize", json.RawMessage(Initialize))
+	if err != nil {
+		return nil, fmt.Errorf("initialize: %w", err)
+	}
+	if a.Error != nil {
+		return a, fmt.Errorf("initialize: error %d: %s", a.Error.Code, a.Error.Message)
+	}
+	return a, l.write([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
+}
+
+// Command starts a program and speaks to its standard input and output. Its standard error goes to errs.
+func Command(argv []string, errs io.Writer, env ...string) (*Lines, error) {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stderr = errs
+	if len(env) > 0 {
+		cmd.Env = append(cmd.Environ(), env...)
+	}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", argv[0], err)
+	}
+	var l *Lines
+	l = NewLines(stdout, stdin, func() error {
+		select {
+		case <-l.done:
+		case <-time.After(5 * time.Second):
+			_ = cmd.Process.Kill() // it may have ended by itself
+			<-l.done
+		}
+		_ = cmd.Wait() // how the peer ends is not what is asked
+		return nil
+	})
+	return l, nil
+}
+
+// Revision implements Conn.
+func (l *Lines) Revision() string { return l.revision }
+
+// Call implements Conn.
+func (l *Lines) Call(ctx context.Context, method string, params json.RawMessage) (*conformance.Answer, error) {
+	if l.revision == Stateless {
+		var err error
+		if params, err = WithMeta(params); err != nil {
+			return nil, err
+		}
+	}
+	return l.send(ctx, method, params)
+}
+
+// Send is Call without anything added.
+func (l *Lines) Send(ctx context.Context, method string, params json.RawMessage) (*conformance.Answer, error) {
+	return l.send(ctx, method, params)
+}
+
+func (l *Lines) send(ctx context.Context, method string, params json.RawMessage) (*conformance.Answer, error) {
+	l.mu.Lock()
+	l.next++
+	id := l.next
+	got := make(chan []byte, 1)
+	l.waiting[strconv.FormatInt(id, 10)] = got
+	l.mu.Unlock()
+	if err := l.write(encodeRequest(id, method, params)); err != nil {
+		return nil, err
+	}
+	select {
+	case raw := <-got:
+		return answer(raw)
+	case <-l.done:
+		select {
+		case raw := <-got:
+			return answer(raw)
+		default:
+		}
+		return nil, fmt.Errorf("call %s: %w", method, l.err)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("call %s: no answer: %w", method, ctx.Err())
+	}
+}
+
+func (l *Lines) write(raw []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, err := l.w.Write(append(raw, '\n')); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
+}
+
+func (l *Lines) read(r io.Reader) {
+	defer close(l.done)
+	in := bufio.NewReaderSize(r, 64<<10)
+	for {
+		line, err := in.ReadBytes('\n')
+		if len(line) > 1 {
+			l.dispatch(line)
+		}
+		if err != nil {
+			l.err = errors.New("the peer has closed the connection")
+			return
+		}
+	}
+}
+
+func (l *Lines) dispatch(line []byte) {
+	var m Message
+	if json.Unmarshal(line, &m) != nil {
+		return // a peer that logs to its output; the answer that is missing will be found
+	}
+	if m.Method == "" {
+		l.mu.Lock()
+		got := l.waiting[string(m.ID)]
+		delete(l.waiting, string(m.ID))
+		l.mu.Unlock()
+		if got != nil {
+			got <- line
+		}
+		return
+	}
+	var result json.RawMessage
+	if l.OnMessage != nil {
+		result = l.OnMessage(&m)
+	}
+	switch {
+	case m.ID == nil:
+	case result != nil:
+		_ = l.write(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)) // a lost peer is found by the next call
+	default:
+		_ = l.write(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"method not found"}}`, m.ID))
+	}
+}
+
+// Close ends the connection and waits for the peer.
+func (l *Lines) Close() error {
+	l.mu.Lock()
+	err := l.w.Close()
+	l.mu.Unlock()
+	if l.closer != nil {
+		err = errors.Join(err, l.closer())
+	}
+	return err
+}
