@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/store"
 )
 
@@ -17,13 +18,15 @@ func againCommand() *cobra.Command {
 from the record. It is for a repeat that is meant. An effect in doubt is settled with "undolog resolve".`,
 		Example: `  undolog again 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42 --reason "second parcel, same price"`,
 		Args:    exactArgs(1, "the id of an effect"),
+
+		ValidArgsFunction: completeIDs(effect.StateCommitted),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if person == "" {
 				person = localUser()
 			}
 			return withLog(cmd, func(log *store.Log) error {
 				if err := log.Again(cmd.Context(), tenantFlag(cmd), args[0], person, reason); err != nil {
-					return err
+					return notAgain(notThere(cmd, args[0], err))
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "the next call equal to effect %s runs, once\n", args[0])
 				return nil

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -47,6 +48,7 @@ are sent again. What is a read and what may be repeated is taken from the server
   undolog gateway --http 127.0.0.1:8460 --upstream https://mcp.example.com/mcp --header Authorization=env:MCP_TOKEN`,
 		RunE: func(cmd *cobra.Command, args []string) error { return runGateway(cmd, args, &f) },
 	}
+	mayMeanServer(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.upstream, "upstream", "", "URL of a Streamable HTTP server, in place of a command")
 	flags.StringArrayVar(&f.headers, "header", nil, "NAME=env:VAR: header for an HTTP upstream, its value from the environment")
@@ -76,6 +78,10 @@ func (f *gatewayFlags) check(args []string) error {
 		return usagef("--heartbeat %s: want at least 200ms", f.heartbeat)
 	case f.joining < 0 || f.drain < 0:
 		return usagef("--join-wait and --drain cannot be negative")
+	case f.upstream != "" && !isEndpoint(f.upstream):
+		return usagef("--upstream %s: want http://HOST/PATH or https://HOST/PATH", f.upstream)
+	case f.listen != "":
+		return checkListen(f.listen, f.tokens)
 	}
 	return nil
 }
@@ -180,9 +186,6 @@ func attributes(m *gateway.Message, p *gateway.Peer) map[string]json.RawMessage 
 
 func (f *gatewayFlags) serveHTTP(cmd *cobra.Command, gw *gateway.Gateway, logger *slog.Logger) error {
 	opts := &gateway.HTTPOptions{Tenant: tenantFlag(cmd), Principal: f.caller(), Logger: logger}
-	if err := checkListen(f.listen, f.tokens); err != nil {
-		return err
-	}
 	if f.tokens != "" {
 		verify, err := gateway.LoadTokens(f.tokens)
 		if err != nil {
@@ -202,8 +205,16 @@ func (f *gatewayFlags) serveHTTP(cmd *cobra.Command, gw *gateway.Gateway, logger
 	return errors.Join(err, gw.Close(ctx))
 }
 
+func isEndpoint(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}
+
 // checkListen keeps an endpoint that asks nobody who they are on this machine.
 func checkListen(addr, tokens string) error {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return usagef("--http %s: want HOST:PORT, such as 127.0.0.1:8460", addr)
+	}
 	if tokens == "" && !isLoopback(addr) {
 		return usagef("--http %s is reachable from other machines: give --tokens FILE, or listen on 127.0.0.1", addr)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,7 +29,8 @@ func logCommand() *cobra.Command {
 		Long: `List effects, newest first: what was called, by whom, and where it stands.
 
 States: claimed (under way), waiting (the tool asked for another round or gave a task), committed,
-failed (answered: not applied), released (never sent), in_doubt (sent, and no answer known).`,
+failed (answered: not applied), released (never sent), in_doubt (sent, and no answer known).
+The answer is a result, a result that says isError, or a JSON-RPC error. A narrow terminal gets fewer columns.`,
 		Example: `  undolog log --since 24h --state in_doubt
   undolog log --tool 'refund*' --json | jq .arguments
   undolog log --follow`,
@@ -37,13 +39,14 @@ failed (answered: not applied), released (never sent), in_doubt (sent, and no an
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.run, "run", "", "only effects of this run")
-	flags.StringVar(&f.server, "server", "", "only effects of this server")
+	flags.StringVar(&f.server, "server", "", "only effects of this server, by its whole name")
 	flags.StringVar(&f.tool, "tool", "", "only effects of tools that match this glob")
 	flags.StringSliceVar(&f.states, "state", nil, "only effects in these states")
 	flags.StringVar(&f.since, "since", "", "only effects since then: a duration (90m, 24h, 7d) or a time (2026-11-30, RFC 3339)")
 	flags.IntVarP(&f.limit, "limit", "n", 50, "how many at the most")
 	flags.BoolVar(&f.json, "json", false, "one JSON object a line")
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what happens from now on, oldest first, until interrupted")
+	completeWords(cmd, "state", stateNames()...)
 	return cmd
 }
 
@@ -52,12 +55,17 @@ func runLog(cmd *cobra.Command, f *logFlags) error {
 	if err != nil {
 		return err
 	}
-	return withLog(cmd, func(log *store.Log) error {
+	with := withLog
+	if f.follow {
+		with = withAnyLog
+	}
+	return with(cmd, func(log *store.Log) error {
 		list, err := log.List(cmd.Context(), filter)
 		if err != nil {
 			return err
 		}
-		p := &logPrinter{out: cmd.OutOrStdout(), json: f.json, palette: paletteFor(cmd.OutOrStdout())}
+		slices.SortStableFunc(list, laterFirst)
+		p := newLogPrinter(cmd.OutOrStdout(), f.json)
 		if f.follow {
 			return follow(cmd.Context(), log, filter, list, p)
 		}
@@ -74,9 +82,13 @@ func noEffects(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "no effects in %s match\n", path)
+	fmt.Fprintf(cmd.ErrOrStderr(), "no effects of tenant %s in %s match\n", tenantFlag(cmd), path)
 	return nil
 }
+
+// laterFirst orders by when a call was begun. The log's own order is that of writing, which for reads is
+// a moment later.
+func laterFirst(a, b *effect.Record) int { return b.CreatedAt.Compare(a.CreatedAt) }
 
 func (f *logFlags) filter(tenant string, now time.Time) (*store.Filter, error) {
 	filter := &store.Filter{Tenant: tenant, Run: f.run, Server: f.server, Tool: f.tool, Limit: f.limit}
@@ -98,20 +110,23 @@ func (f *logFlags) filter(tenant string, now time.Time) (*store.Filter, error) {
 }
 
 func parseState(s string) (effect.State, error) {
-	var known []string
-	seen := map[effect.State]bool{}
+	known := stateNames()
+	if !slices.Contains(known, s) {
+		return "", usagef("--state %s: want one of %s", s, strings.Join(known, ", "))
+	}
+	return effect.State(s), nil
+}
+
+func stateNames() []string {
+	var names []string
 	for _, m := range effect.Moves() {
-		for _, state := range []effect.State{m.From, m.To} {
-			if string(state) == s {
-				return state, nil
-			}
-			if !seen[state] {
-				seen[state] = true
-				known = append(known, string(state))
+		for _, name := range []string{string(m.From), string(m.To)} {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
 			}
 		}
 	}
-	return "", usagef("--state %s: want one of %s", s, strings.Join(known, ", "))
+	return names
 }
 
 func parseSince(s string, now time.Time) (time.Time, error) {
@@ -136,37 +151,55 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 
 // logPrinter prints lists of effects; the heading once.
 type logPrinter struct {
-	out     io.Writer
-	json    bool
-	palette palette
-	headed  bool
+	out   io.Writer
+	json  bool
+	table *columns
+}
+
+func newLogPrinter(out io.Writer, asJSON bool) *logPrinter {
+	p := paletteFor(out)
+	return &logPrinter{out: out, json: asJSON, table: &columns{
+		out:   out,
+		heads: []string{"BEGUN", "STATE", "ANSWER", "TIER", "SERVER", "TOOL", "IDENTITY", "WHO", "ARGUMENTS", "ID"},
+		spare: []string{"IDENTITY", "TIER", "WHO", "SERVER", "ARGUMENTS", "ANSWER", "BEGUN"},
+		clip:  "ARGUMENTS",
+		width: terminalWidth(out),
+		paint: func(head, cell string) string {
+			if head == "STATE" {
+				return p.state(effect.State(cell))
+			}
+			return cell
+		},
+	}}
 }
 
 func (p *logPrinter) print(list []*effect.Record) error {
 	now := time.Now()
-	if p.json {
-		for _, r := range list {
+	var rows [][]string
+	for _, r := range list {
+		if p.json {
 			if err := writeJSON(p.out, toJSON(r, now)); err != nil {
 				return err
 			}
+			continue
 		}
-		return nil
-	}
-	if len(list) == 0 {
-		return nil
-	}
-	var rows [][]string
-	if !p.headed {
-		p.headed = true
-		rows = append(rows, []string{"BEGUN", p.palette.paint("39", "STATE"), "TIER", "SERVER", "TOOL", "BY", "WHO", "ARGUMENTS", "ID"})
-	}
-	for _, r := range list {
 		rows = append(rows, []string{
-			localTime(r.CreatedAt), p.palette.state(r.StateAt(now)), string(r.Tier), clip(r.Server, 24), clip(r.Tool, 24),
+			localTime(r.CreatedAt), string(r.StateAt(now)), answerWord(&r.Answer), string(r.Tier), clip(r.Server, 36), clip(r.Tool, 24),
 			string(r.Rule), clip(who(r), 24), clip(string(r.Arguments), 40), r.ID,
 		})
 	}
-	return table(p.out, rows)
+	return p.table.print(rows)
+}
+
+// answerWord tells a result from an answered error: the state does not.
+func answerWord(a *effect.Answer) string {
+	switch {
+	case a.IsError:
+		return "isError"
+	case a.Kind == effect.AnswerNone:
+		return ""
+	}
+	return string(a.Kind)
 }
 
 // who is the run where there is one, else who called.

@@ -89,6 +89,7 @@ Put "undolog gateway --" in front of the MCP server that you already use, and ch
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	needsCommand(root)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see %q", err, cmd.CommandPath()+" --help")
 	})
@@ -96,6 +97,7 @@ Put "undolog gateway --" in front of the MCP server that you already use, and ch
 	flags.String("db", "", `effect log: a SQLite file (default $UNDOLOG_DB, else undolog/undolog.db in the user's state directory)`)
 	flags.String("tenant", "default", "tenant whose effects are meant")
 	flags.String("log-level", "warn", "what goes to standard error: debug, info, warn or error")
+	completeWords(root, "log-level", "debug", "info", "warn", "error")
 	root.AddCommand(
 		gatewayCommand(), serveCommand(),
 		logCommand(), showCommand(), pendingCommand(), resolveCommand(), againCommand(),
@@ -117,6 +119,30 @@ func exitCodesTopic() *cobra.Command {
   3  there is no such effect
   4  the effect stands elsewhere than the command needs, nothing was changed`,
 	}
+}
+
+// needsCommand makes a command that only has others print its help, and refuse names that it does not have.
+func needsCommand(cmd *cobra.Command) {
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.DisableFlagsInUseLine = true
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		advice := fmt.Sprintf("see %q", cmd.CommandPath()+" --help")
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			advice = fmt.Sprintf("did you mean %q?", cmd.CommandPath()+" "+near[0])
+		}
+		return usagef("%s has no command %q: %s", cmd.CommandPath(), args[0], advice)
+	}
+}
+
+// mayMeanServer says of an unknown flag that it may be meant for the server.
+func mayMeanServer(cmd *cobra.Command) {
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w; put \"--\" before the server's command and its own flags; see %q", err, cmd.CommandPath()+" --help")
+	})
 }
 
 // exactArgs wants n arguments and says in words which.

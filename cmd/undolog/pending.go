@@ -26,8 +26,7 @@ func pendingCommand() *cobra.Command {
 				if len(list) == 0 && !asJSON {
 					fmt.Fprintln(cmd.OutOrStdout(), "nothing is pending")
 				}
-				p := &logPrinter{out: cmd.OutOrStdout(), json: asJSON, palette: paletteFor(cmd.OutOrStdout())}
-				return p.print(list)
+				return newLogPrinter(cmd.OutOrStdout(), asJSON).print(list)
 			})
 		},
 	}

@@ -17,6 +17,7 @@ func policyCommand() *cobra.Command {
 which arguments make two calls the same, and for how long. docs/policy.md describes it.`,
 		Example: "  undolog policy init -- npx -y @modelcontextprotocol/server-filesystem ~/notes > undolog.yaml",
 	}
+	needsCommand(cmd)
 	cmd.AddCommand(policyCheckCommand(), policySchemaCommand(), policyInitCommand())
 	return cmd
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,6 +43,7 @@ that its annotations claim, its arguments, and comments on what to look at. Noth
 			return writeNew(out, policy)
 		},
 	}
+	mayMeanServer(cmd)
 	cmd.Flags().StringVar(&upstream, "upstream", "", "URL of a Streamable HTTP server, in place of a command")
 	cmd.Flags().StringVar(&out, "out", "", "file to write; it must not be there yet (default standard output)")
 	return cmd
@@ -71,7 +73,7 @@ func listTools(ctx context.Context, upstream string, command []string, stderr io
 	client := mcp.NewClient(&mcp.Implementation{Name: "undolog", Version: programVersion()}, nil)
 	session, err := client.Connect(ctx, transport, nil)
 	if err != nil {
-		return "", nil, fmt.Errorf("connect to server: %w", err)
+		return "", nil, fmt.Errorf("connect to %s: %w: is it an MCP server, and does it run?", cmp.Or(upstream, strings.Join(command, " ")), err)
 	}
 	defer session.Close()
 	var tools []*mcp.Tool

@@ -32,6 +32,9 @@ sent again runs.`,
 		Example: `  undolog resolve 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42 --committed --reason "charge ch_17 is in the ledger"
   undolog resolve 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42 --not-applied --reason "no such charge at the bank"`,
 		Args: exactArgs(1, "the id of an effect"),
+
+		ValidArgsFunction: completeIDs(effect.StateInDoubt, effect.StateWaiting),
+
 		RunE: func(cmd *cobra.Command, args []string) error { return runResolve(cmd, args[0], &f) },
 	}
 	flags := cmd.Flags()
@@ -51,7 +54,7 @@ func runResolve(cmd *cobra.Command, id string, f *resolveFlags) error {
 	return withLog(cmd, func(log *store.Log) error {
 		r, err := log.Resolve(cmd.Context(), *p)
 		if err != nil {
-			return err
+			return notResolved(notThere(cmd, id, err))
 		}
 		next := "the same call sent again is answered from the record"
 		if p.To == effect.StateFailed {

@@ -58,8 +58,21 @@ func openLog(cmd *cobra.Command, logger *slog.Logger, ttl time.Duration) (*store
 	return log, path, nil
 }
 
-// withLog runs f on the effect log, for commands that hold no claims.
+// withLog runs f on an effect log that is there already, for commands that hold no claims. They make
+// none: at a wrong path it would look like one in which nothing is pending.
 func withLog(cmd *cobra.Command, f func(log *store.Log) error) error {
+	path, err := dbPath(cmd)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("there is no effect log at %s: the first \"undolog gateway\" begins it; --db or UNDOLOG_DB names another", path)
+	}
+	return withAnyLog(cmd, f)
+}
+
+// withAnyLog runs f on the effect log, and begins one where there is none.
+func withAnyLog(cmd *cobra.Command, f func(log *store.Log) error) error {
 	logger, err := newLogger(cmd)
 	if err != nil {
 		return err

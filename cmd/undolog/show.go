@@ -46,11 +46,13 @@ func showCommand() *cobra.Command {
 as the bytes that went over the wire.`,
 		Example: "  undolog show 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42",
 		Args:    exactArgs(1, "the id of an effect"),
+
+		ValidArgsFunction: completeIDs(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withLog(cmd, func(log *store.Log) error {
 				shown, err := log.Show(cmd.Context(), tenantFlag(cmd), args[0])
 				if err != nil {
-					return err
+					return notThere(cmd, args[0], err)
 				}
 				if asJSON {
 					return writeJSON(cmd.OutOrStdout(), showToJSON(shown))

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/store"
+	"github.com/undolog/undolog/store/sqlite"
+)
+
+const missing = "0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42"
+
+// said is what a command line printed, and its exit code.
+func said(t *testing.T, args ...string) (string, int) {
+	t.Helper()
+	var out bytes.Buffer
+	code := run(t.Context(), args, strings.NewReader(""), &out, &out)
+	return out.String(), code
+}
+
+func TestRun_refusalsSayWhatToDo(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "log.db")
+	read := recordRead(t, db)
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"no such command":        {[]string{"lgo"}, exitUsage, `did you mean "undolog log"?`},
+		"no such policy command": {[]string{"policy", "frob"}, exitUsage, `see "undolog policy --help"`},
+		"flag of the server":     {[]string{"gateway", "npx", "-y", "x"}, exitUsage, `put "--" before the server's command`},
+		"address without a port": {[]string{"gateway", "--http", "localhost", "--", "cat"}, exitUsage, "want HOST:PORT"},
+		"upstream is no URL":     {[]string{"gateway", "--upstream", "x"}, exitUsage, "want http://HOST/PATH"},
+		"no such effect":         {[]string{"show", missing}, exitNotFound, "--tenant"},
+		"no effect to resolve":   {[]string{"resolve", missing, "--committed"}, exitNotFound, `"undolog log"`},
+		"no effect to repeat":    {[]string{"again", missing}, exitNotFound, `"undolog log"`},
+		"a read again":           {[]string{"again", read}, exitConflict, "equal calls always run"},
+		"resolve what is done":   {[]string{"resolve", read, "--committed"}, exitConflict, "only one in doubt or waiting"},
+		"another tenant's log":   {[]string{"log", "--tenant", "other"}, exitOK, "no effects of tenant other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, code := said(t, append([]string{"--db", db}, c.args...)...)
+			if code != c.code || !strings.Contains(out, c.want) {
+				t.Errorf("exit code %d, want %d; said %q, want in it %q", code, c.code, out, c.want)
+			}
+		})
+	}
+}
+
+// recordRead leaves a log with one read in it and returns its id.
+func recordRead(t *testing.T, db string) string {
+	t.Helper()
+	driver, err := sqlite.Open(t.Context(), db, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := store.Open(driver, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.RecordRead(&effect.Record{Server: "files", Tool: "read_file", Rule: effect.RuleNone, State: effect.StateCommitted})
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := said(t, "--db", db, "log", "--json")
+	var r effectJSON
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return r.ID
+}
+
+func TestRun_looksAtNoLogThatIsNotThere(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "elsewhere", "log.db")
+	for _, args := range [][]string{{"log"}, {"pending", "--json"}, {"show", missing}, {"again", missing}, {"resolve", missing, "--committed"}} {
+		out, code := said(t, append([]string{"--db", db}, args...)...)
+		if code != exitFailed || !strings.Contains(out, "there is no effect log at "+db) {
+			t.Errorf("%v: exit code %d, said %q", args, code, out)
+		}
+	}
+	if _, err := os.Stat(db); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a log was made: %v", err)
+	}
+}
