@@ -1,9 +1,11 @@
 package undolog_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -63,6 +65,29 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// Each module that the code or its tests import has a row in docs/design.md that says why.
+func TestModules_HaveAReason(t *testing.T) {
+	design, err := os.ReadFile("docs/design.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(design), "\n## Modules\n")
+	if !found {
+		t.Fatal("docs/design.md has no table of modules")
+	}
+	var named []string
+	for line := range strings.Lines(table) {
+		if cells := strings.Split(line, "|"); len(cells) > 2 {
+			named = append(named, strings.Split(strings.TrimSpace(cells[1]), ", ")...)
+		}
+	}
+	for _, imported := range foreignImports(t) {
+		if !slices.ContainsFunc(named, func(module string) bool { return strings.Contains(imported, module) }) {
+			t.Errorf("%s is imported, and docs/design.md gives no reason for its module", imported)
+		}
+	}
+}
+
 func matches(pattern, pkg string) bool {
 	prefix, all := strings.CutSuffix(pattern, "...")
 	return pattern == pkg || all && strings.HasPrefix(pkg, prefix)
@@ -71,23 +96,8 @@ func matches(pattern, pkg string) bool {
 // ownImports lists what each package of the module imports of the module, tests left out.
 func ownImports(t *testing.T) map[string][]string {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,GoFiles", "./...").Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
 	own := map[string][]string{}
-	dec := json.NewDecoder(strings.NewReader(string(out)))
-	for {
-		var p struct {
-			ImportPath string
-			Imports    []string
-			GoFiles    []string
-		}
-		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			return own
-		} else if err != nil {
-			t.Fatalf("read go list: %v", err)
-		}
+	for _, p := range packages(t) {
 		name, ours := strings.CutPrefix(p.ImportPath, module+"/")
 		if !ours || len(p.GoFiles) == 0 {
 			continue
@@ -98,5 +108,47 @@ func ownImports(t *testing.T) map[string][]string {
 				own[name] = append(own[name], i)
 			}
 		}
+	}
+	return own
+}
+
+// foreignImports lists what the module, tests included, imports of other modules.
+func foreignImports(t *testing.T) []string {
+	t.Helper()
+	var foreign []string
+	for _, p := range packages(t) {
+		for _, i := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			host, _, _ := strings.Cut(i, "/")
+			if strings.Contains(host, ".") && !strings.HasPrefix(i, module+"/") {
+				foreign = append(foreign, i)
+			}
+		}
+	}
+	slices.Sort(foreign)
+	return slices.Compact(foreign)
+}
+
+type listedPackage struct {
+	ImportPath                         string
+	Imports, TestImports, XTestImports []string
+	GoFiles                            []string
+}
+
+func packages(t *testing.T) []listedPackage {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports,GoFiles", "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []listedPackage
+	dec := json.NewDecoder(bytes.NewReader(out))
+	for {
+		var p listedPackage
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatalf("read go list: %v", err)
+		}
+		all = append(all, p)
 	}
 }

@@ -42,7 +42,7 @@ const (
 type Identity struct {
 	Rule      Rule
 	Scope     string    // the key, the run, or who calls
-	Signature Signature // over the eight fields of design.md §5
+	Signature Signature // over rule, scope and what else signs a call of that rule
 	Window    Signature // the signature the same call has under RuleWindow, kept to find look-alikes
 	Arguments Digest    // of the canonical identity arguments
 	Complete  Digest    // of the canonical complete arguments
