@@ -128,7 +128,7 @@ func (w *world) sendAgain(edge, tool, arguments, state string) {
 	agent.Wait()
 }
 
-// P6: killed between dispatch and record; then a person settles it, both ways.
+// Killed between dispatch and record; then a person settles it, both ways.
 func TestCrash_aPersonSettlesWhatWasLost(t *testing.T) {
 	t.Run("it took effect", func(t *testing.T) {
 		w := newWorld(t, "faults")

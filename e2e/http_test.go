@@ -69,7 +69,7 @@ func (w *world) httpGateway(flags ...string) string {
 	return w.serveHTTP(w.command(w.gatewayArgs(append([]string{"--http", "127.0.0.1:0"}, flags...)...)...))
 }
 
-// P1: the response stream breaks after the tool committed; the client sends the call anew.
+// The response stream breaks after the tool committed; the client sends the call anew.
 func TestHTTP_brokenStream(t *testing.T) {
 	for name, connect := range generations {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestHTTP_brokenStream(t *testing.T) {
 	}
 }
 
-// P2: the key in a header, on to the target.
+// The key in a header, on to the target.
 func TestHTTP_keyInAHeader(t *testing.T) {
 	for name, connect := range generations {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestHTTP_keyInAHeader(t *testing.T) {
 	}
 }
 
-// P15: a run handle in a header.
+// A run handle in a header.
 func TestHTTP_runInAHeader(t *testing.T) {
 	w := newWorld(t)
 	c := &mcptest.HTTP{URL: w.httpGateway(), Version: "2026-07-28", Header: http.Header{"X-Undolog-Session-Id": {"run-1"}}}
@@ -140,7 +140,7 @@ func TestHTTP_runInAHeader(t *testing.T) {
 	w.wantEffects("charge", 2)
 }
 
-// U42, U54: two tenants and two principals share nothing but the server.
+// Two tenants and two principals share nothing but the server.
 func TestHTTP_tenantsAreSeparate(t *testing.T) {
 	w := newWorld(t)
 	tokens := filepath.Join(w.dir, "tokens.yaml")
@@ -179,7 +179,7 @@ func TestHTTP_tenantsAreSeparate(t *testing.T) {
 		}
 	}
 
-	// U54: one tenant's failing calls leave the other's alone.
+	// One tenant's failing calls leave the other's alone.
 	w.faults(faults.Set{"refund": {After: faults.RPCError}})
 	for i := range 5 {
 		c := &mcptest.HTTP{URL: url, Version: "2026-07-28", Header: http.Header{"Authorization": {"Bearer " + strings.Repeat("b", 20)}}}

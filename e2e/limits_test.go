@@ -9,7 +9,7 @@ import (
 	"github.com/undolog/undolog/internal/mcptest"
 )
 
-// U47: a result of 20 MB passes; one above --max-result is a clear error, and recorded as one.
+// A result of 20 MB passes; one above --max-result is a clear error, and recorded as one.
 func TestLimits_bigResults(t *testing.T) {
 	connect := map[string]func(t *testing.T, w *world, flags ...string) caller{
 		"stdio": func(t *testing.T, w *world, flags ...string) caller { return w.stdioCaller(t, w.gatewayArgs(flags...)) },

@@ -13,7 +13,7 @@ import (
 
 const charge10 = `{"account":"alice","amount":10}`
 
-// P1: the agent dies in mid-call; the same call comes under a new id on a new connection.
+// The agent dies in mid-call; the same call comes under a new id on a new connection.
 func TestRetry_answerNeverArrived(t *testing.T) {
 	w := newWorld(t)
 	w.faults(faults.Set{"charge": {DelayAfterMs: 300, Times: 1}})
@@ -35,7 +35,7 @@ func TestRetry_answerNeverArrived(t *testing.T) {
 	}
 }
 
-// P1 and the words of the promise: the replayed answer is the recorded bytes plus our mark.
+// The words of the promise: the replayed answer is the recorded bytes plus our mark.
 func TestRetry_replayIsTheRecordedBytes(t *testing.T) {
 	w := newWorld(t)
 	agent := w.agent()
@@ -55,7 +55,7 @@ func TestRetry_replayIsTheRecordedBytes(t *testing.T) {
 	w.wantEffects("charge", 1)
 }
 
-// P2: a key in each of the places where clients put it.
+// A key in each of the places where clients put it.
 func TestRetry_keyWhereverItIs(t *testing.T) {
 	for name, send := range map[string]func(id string) string{
 		"in _meta under our name": func(id string) string {
@@ -102,7 +102,7 @@ func TestRetry_sameKeyForAnotherCallIsAConflict(t *testing.T) {
 	w.wantEffects("charge", 1)
 }
 
-// P4 and U29: the deadline passes, the agent sends the call anew while the first still runs: it joins.
+// The deadline passes, the agent sends the call anew while the first still runs: it joins.
 func TestRetry_joinsTheCallUnderWay(t *testing.T) {
 	w := newWorld(t)
 	hold := w.dir + "/go"
@@ -127,7 +127,7 @@ func TestRetry_joinsTheCallUnderWay(t *testing.T) {
 	}
 }
 
-// U29: a call that waits longer than it may gets a typed answer, and the first one's commit succeeds.
+// A call that waits longer than it may gets a typed answer, and the first one's commit succeeds.
 func TestRetry_inProgressWhenTheWaitIsOver(t *testing.T) {
 	w := newWorld(t)
 	hold := w.dir + "/go"
@@ -143,7 +143,7 @@ func TestRetry_inProgressWhenTheWaitIsOver(t *testing.T) {
 	w.wantEffects("charge", 1)
 }
 
-// P15, P18, P5: a run that is resumed, with regenerated but equal calls, is answered from the record.
+// A run that is resumed, with regenerated but equal calls, is answered from the record.
 func TestRetry_resumedRun(t *testing.T) {
 	calls := []struct{ tool, arguments, regenerated string }{
 		{"charge", `{"account":"alice","amount":10}`, `{ "amount": 10.0, "account": "alice" }`},
@@ -176,7 +176,7 @@ func TestRetry_resumedRun(t *testing.T) {
 	for _, c := range calls {
 		w.wantEffects(c.tool, 1)
 	}
-	for _, m := range run("r2", false) { // P5: another run asks, and nobody can say yes yet
+	for _, m := range run("r2", false) { // another run asks, and nobody can say yes yet
 		wantOutcome(t, m, "denied")
 	}
 	for _, c := range calls {
@@ -194,7 +194,7 @@ tools:
     tier: irreversible
     approve: never`
 
-// P7: destructiveHint false is still a write.
+// A tool that says it destroys nothing (destructiveHint false) still writes.
 func TestRetry_notDestructiveIsAWrite(t *testing.T) {
 	w := newWorld(t)
 	agent := w.agent()
@@ -204,7 +204,7 @@ func TestRetry_notDestructiveIsAWrite(t *testing.T) {
 	}
 }
 
-// P9: nothing was accepted, so it may be tried again; something was, so it is in doubt.
+// Nothing was accepted, so it may be tried again; something was, so it is in doubt.
 func TestRetry_transportErrors(t *testing.T) {
 	t.Run("before any byte was accepted", func(t *testing.T) {
 		w := newWorld(t)
@@ -228,7 +228,7 @@ func TestRetry_transportErrors(t *testing.T) {
 	})
 }
 
-// P11: an error is an answer. The call is not sent a second time by us.
+// An error is an answer. The call is not sent a second time by us.
 func TestRetry_toolErrorIsAnAnswer(t *testing.T) {
 	w := newWorld(t)
 	w.faults(faults.Set{"charge": {Before: faults.ToolError}})
@@ -245,7 +245,7 @@ func TestRetry_toolErrorIsAnAnswer(t *testing.T) {
 	}
 }
 
-// P12: a client that tries three more times, against a tool that fails after its effect.
+// A client that tries three more times, against a tool that fails after its effect.
 func TestRetry_clientThatRetriesErrors(t *testing.T) {
 	for _, act := range []faults.Act{faults.ToolError, faults.RPCError, faults.Kill, faults.Exit} {
 		t.Run(string(act), func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestRetry_clientThatRetriesErrors(t *testing.T) {
 	}
 }
 
-// P27: a request id used again for something else is another call; one still in flight is refused.
+// A request id used again for something else is another call; one still in flight is refused.
 func TestRetry_requestIDsAreNotIdentity(t *testing.T) {
 	w := newWorld(t)
 	agent := w.agent()
@@ -283,7 +283,7 @@ func TestRetry_requestIDsAreNotIdentity(t *testing.T) {
 	w.wantEffects("charge", 3)
 }
 
-// U32: proof that the target was not reached lets the next identical call run.
+// Proof that the target was not reached lets the next identical call run.
 func TestRetry_targetNotReached(t *testing.T) {
 	w := newWorld(t)
 	agent := w.agent()

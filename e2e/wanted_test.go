@@ -142,7 +142,7 @@ func TestWanted_replayedRepeatTellsTheModel(t *testing.T) {
 	w.wantEffects("charge", 1)
 }
 
-// P40, U44: integers beyond 2^53 are stored, signed, shown and replayed exactly.
+// Integers beyond 2^53 are stored, signed, shown and replayed exactly.
 func TestWanted_bigIntegersAreExact(t *testing.T) {
 	w := newWorld(t)
 	agent := w.agent()
@@ -172,7 +172,7 @@ func TestWanted_bigIntegersAreExact(t *testing.T) {
 	}
 }
 
-// U46, P42: odd strings are stored and replayed.
+// Odd strings are stored and replayed.
 func TestWanted_oddStrings(t *testing.T) {
 	w := newWorld(t)
 	agent := w.agent()
@@ -192,7 +192,7 @@ func TestWanted_oddStrings(t *testing.T) {
 	w.wantEffects("charge", 6)
 }
 
-// P38: what a caller does with an answer does not change the next one.
+// What a caller does with an answer does not change the next one.
 func TestWanted_manyReplaysAreAllTheSame(t *testing.T) {
 	w := newWorld(t)
 	agent := w.agent()
