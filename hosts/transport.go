@@ -1,0 +1,94 @@
+package hosts
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const terminateAfter = 3 * time.Second
+
+func command(argv []string, o *Options) *mcp.CommandTransport {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), o.Env...)
+	cmd.Stderr = o.Stderr
+	apart(cmd)
+	return &mcp.CommandTransport{Command: cmd, TerminateDuration: terminateAfter}
+}
+
+// httpClient adds the headers to what the caller's client does.
+func httpClient(o *Options) *http.Client {
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	if o.HTTPClient != nil {
+		own := *o.HTTPClient
+		client = &own
+	}
+	if client.Transport == nil {
+		client.Transport = http.DefaultTransport
+	}
+	if len(o.Header) > 0 {
+		client.Transport = &headers{o.Header, client.Transport}
+	}
+	return client
+}
+
+// headers sets headers on every request.
+type headers struct {
+	set  http.Header
+	next http.RoundTripper
+}
+
+func (t *headers) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for name, values := range t.set {
+		r.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	return t.next.RoundTrip(r)
+}
+
+// notificationChanged is what a host may say when its interceptors have changed. The SDK passes on no
+// notifications that it does not know, so it is heard below it.
+const notificationChanged = "notifications/interceptors/list_changed"
+
+// watched hears the host's word that its interceptors have changed. Over HTTP it comes on a stream that the
+// SDK keeps to itself; there a list is believed for as long as the chain says.
+func (h *Host) watched(t mcp.Transport) mcp.Transport {
+	if _, http := t.(*mcp.StreamableClientTransport); http {
+		return t
+	}
+	return &watchTransport{t, h.tellChanged}
+}
+
+type watchTransport struct {
+	mcp.Transport
+	changed func()
+}
+
+func (t *watchTransport) Connect(ctx context.Context) (mcp.Connection, error) {
+	c, err := t.Transport.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &watchConn{c, t.changed}, nil
+}
+
+type watchConn struct {
+	mcp.Connection
+	changed func()
+}
+
+func (c *watchConn) Read(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		m, err := c.Connection.Read(ctx)
+		if r, ok := m.(*jsonrpc.Request); err == nil && ok && r.Method == notificationChanged && !r.IsCall() {
+			c.changed()
+			continue
+		}
+		return m, err
+	}
+}
