@@ -6,7 +6,7 @@ import "strings"
 func nearest(name string, known []string) string {
 	best, least := "", 3
 	for _, k := range known {
-		if d := distance(plain(name), plain(k)); d < least && d < len(k) {
+		if d := distance(plain(name), plain(k)); d < least && 2*d < len(k) {
 			best, least = k, d
 		}
 	}

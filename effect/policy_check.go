@@ -115,6 +115,9 @@ func (y *yamlFile) refusal(invalid *jsonschema.ValidationError) []error {
 	case *kind.Required:
 		return []error{y.errorf(where, "%s", missing(k.Missing))}
 	case *kind.Const:
+		if got := shown(k.Got); got == strconv.Quote(fmt.Sprint(k.Want)) {
+			return []error{y.errorf(where, "%s is text: write it without quotes", name)}
+		}
 		return []error{y.errorf(where, "%s is %s: this program reads version %v", name, shown(k.Got), k.Want)}
 	case *kind.Enum:
 		return []error{y.errorf(where, "%s is %s: write %s", name, shown(k.Got), choices(k.Want))}
