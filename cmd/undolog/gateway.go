@@ -42,8 +42,9 @@ The server is a command (MCP over its standard input and output) or a URL (Strea
 served on standard input and output, or with --http on Streamable HTTP at every protocol revision up to
 2026-07-28 at once. Everything that is not a tool call passes unchanged.
 
-Without a policy file nothing asks: calls are recorded, run once, and answered from the record when they
-are sent again. What is a read and what may be repeated is taken from the server's own annotations.`,
+Without a policy file nothing asks. A call that comes again because its answer never arrived is answered
+from the record; one that comes again after its answer arrived is a new call and runs. What is a read and
+what is safe to repeat is taken from the server's own annotations.`,
 		Example: `  undolog gateway -- npx -y @modelcontextprotocol/server-filesystem ~/notes
   undolog gateway --http 127.0.0.1:8460 --upstream https://mcp.example.com/mcp --header Authorization=env:MCP_TOKEN`,
 		RunE: func(cmd *cobra.Command, args []string) error { return runGateway(cmd, args, &f) },
@@ -262,8 +263,8 @@ func announce(cmd *cobra.Command, path string, policy *effect.Policy, f *gateway
 		}
 		return
 	}
-	fmt.Fprintf(w, "undolog: no policy file: nothing asks for approval; calls are recorded, run once, and answered from the record when sent again. "+
-		"Begin one with: undolog policy init. Effects in %s\n", path)
+	fmt.Fprintf(w, "undolog: no policy file (begin one with \"undolog policy init\"): nothing asks for approval; "+
+		"a call whose answer never arrived is answered from the record, a repeat of an answered one runs; effects in %s\n", path)
 }
 
 // quoted is s as a JSON string.

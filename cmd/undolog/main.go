@@ -80,7 +80,7 @@ func rootCommand() *cobra.Command {
 		Use:   "undolog",
 		Short: "Make the tool calls of AI agents safe to repeat, to gate and to undo",
 		Long: `UndoLog stands between an AI agent and its MCP tools. Every call that changes something is
-recorded before it happens, runs once however often it is sent again, and can be listed and read.
+recorded before it happens, runs once however often it is retried, and can be listed and read.
 
 Put "undolog gateway --" in front of the MCP server that you already use, and change nothing else.`,
 		Example: `  undolog gateway -- npx -y @modelcontextprotocol/server-filesystem ~/notes
