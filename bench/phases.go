@@ -97,6 +97,6 @@ func toolCall(i int) *chain.Request {
 	return &chain.Request{
 		Event:     "tools/call",
 		Params:    json.RawMessage(`{"name":"charge","arguments":` + arguments(i) + `,"_meta":{"progressToken":1}}`),
-		Principal: &interceptors.Principal{Type: "agent", ID: "agent:bench"},
+		Principal: &interceptors.Principal{Type: "service", ID: "agent:bench"},
 	}
 }

@@ -52,7 +52,7 @@ func (w *world) pay(t *testing.T, delivered bool, a chain.Answer) *chain.Reply {
 	reply := w.chain.Do(t.Context(), &chain.Request{
 		Event:     "tools/call",
 		Params:    json.RawMessage(`{"name":"pay","arguments":{"cents":5}}`),
-		Principal: &interceptors.Principal{Type: "agent", ID: "agent:a"},
+		Principal: &interceptors.Principal{Type: "service", ID: "agent:a"},
 	}, func(context.Context, json.RawMessage) chain.Answer { return a })
 	reply.Delivered(delivered)
 	return reply
@@ -73,8 +73,8 @@ func (w *world) effects(t *testing.T) []effect.State {
 }
 
 var (
-	paid   = chain.Answer{Kind: chain.Answered, Result: json.RawMessage(`{"content":[]}`)}
-	broken = errors.New("broken pipe")
+	paid      = chain.Answer{Kind: chain.Answered, Result: json.RawMessage(`{"content":[]}`)}
+	errBroken = errors.New("broken pipe")
 )
 
 func TestNew_everyEndIsRecorded(t *testing.T) {
@@ -85,8 +85,8 @@ func TestNew_everyEndIsRecorded(t *testing.T) {
 	}{
 		{"a result", paid, effect.StateCommitted},
 		{"an error of the target, on which no response phase runs", chain.Answer{Kind: chain.Answered, Error: json.RawMessage(`{"code":-32602,"message":"no such tool"}`)}, effect.StateFailed},
-		{"a call that was not sent", chain.Answer{Kind: chain.Unsent, Cause: broken}, effect.StateReleased},
-		{"a lost answer", chain.Answer{Kind: chain.Lost, Cause: broken}, effect.StateInDoubt},
+		{"a call that was not sent", chain.Answer{Kind: chain.Unsent, Cause: errBroken}, effect.StateReleased},
+		{"a lost answer", chain.Answer{Kind: chain.Lost, Cause: errBroken}, effect.StateInDoubt},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -143,7 +143,7 @@ func TestNew_aCallThatAnotherHostStopsIsReleased(t *testing.T) {
 }
 
 func TestNew_aLostAnswerIsExplained(t *testing.T) {
-	reply := newWorld(t).pay(t, false, chain.Answer{Kind: chain.Lost, Cause: broken})
+	reply := newWorld(t).pay(t, false, chain.Answer{Kind: chain.Lost, Cause: errBroken})
 	var e struct {
 		Data struct {
 			Effect struct {

@@ -67,5 +67,5 @@ func run(ctx context.Context, path string, transport mcp.Transport) (err error) 
 // caller is who calls: on stdio whoever started this program. An equal call without an idempotency key is
 // recognised as the same only where somebody is known to have made both.
 func caller(mcp.Request) *interceptors.Principal {
-	return &interceptors.Principal{Type: "agent", ID: "agent:local"}
+	return &interceptors.Principal{Type: "service", ID: "agent:local"}
 }

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"path/filepath"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/undolog/undolog/interceptors"
 )
 
 // agent is a client of the example, and what it knows of the test.
@@ -35,6 +38,18 @@ func connect(t *testing.T, path string) *agent {
 		}
 	})
 	return &agent{t, cs}
+}
+
+// The caller is a principal as the protocol knows them: other hosts of the chain could be told as well.
+func TestCaller_IsKnownToTheProtocol(t *testing.T) {
+	said, err := json.Marshal(interceptors.Context{Principal: caller(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read interceptors.Context
+	if err := json.Unmarshal(said, &read); err != nil {
+		t.Errorf("%s: %v", said, err)
+	}
 }
 
 // transfer sends 10 dollars to an account and reports whether that was answered from the record.
