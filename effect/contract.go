@@ -16,9 +16,9 @@ const (
 type Repeat string
 
 const (
-	RepeatRun    Repeat = "run"
-	RepeatReplay Repeat = "replay"
-	RepeatAsk    Repeat = "ask"
+	RepeatRun    Repeat = "run"    // it is a new call
+	RepeatReplay Repeat = "replay" // it is answered from the record
+	RepeatAsk    Repeat = "ask"    // a person must say that it is meant
 )
 
 // Contract is what holds for one tool: the policy's rule, else the annotations of a trusted server,

@@ -108,16 +108,17 @@ type Event struct {
 	Detail    json.RawMessage // an object; never payloads
 }
 
+// Kinds of events.
 const (
-	EventDelivered   = "delivered"
-	EventReplayed    = "replayed"
-	EventRefused     = "refused"
-	EventAgain       = "again"      // a person allowed one more run
-	EventAgainUsed   = "again_used" // and it was used
-	EventUnmatched   = "unmatched_response"
-	EventToolChanged = "tool_changed"
-	EventAltered     = "altered_after_claim"
-	EventLate        = "late_answer"
-	EventOperation   = "operation" // a governed operation that is no effect, seen through a foreign engine
-	EventStopped     = "stopped"   // an interceptor stopped an operation
+	EventDelivered   = "delivered"           // the answer reached its agent
+	EventReplayed    = "replayed"            // a call was answered from the record
+	EventRefused     = "refused"             // a call was stopped: a conflict, or a person must say so first
+	EventAgain       = "again"               // a person allowed one more run
+	EventAgainUsed   = "again_used"          // and it was used
+	EventUnmatched   = "unmatched_response"  // a response answers no call that is known
+	EventToolChanged = "tool_changed"        // a tool's definition is another one than before
+	EventAltered     = "altered_after_claim" // the target was sent another effect than was claimed
+	EventLate        = "late_answer"         // an answer came when the effect was settled otherwise
+	EventOperation   = "operation"           // a governed operation that is no effect, seen through a foreign engine
+	EventStopped     = "stopped"             // an interceptor stopped an operation
 )

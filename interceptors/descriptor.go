@@ -2,6 +2,7 @@ package interceptors
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -133,7 +134,7 @@ func (d *Descriptor) modernize() error {
 // check reports what makes a descriptor unusable.
 func (d *Descriptor) check() error {
 	if d.Name == "" {
-		return fmt.Errorf("name is empty")
+		return errors.New("name is empty")
 	}
 	if d.Type != TypeValidation && d.Type != TypeMutation {
 		return fmt.Errorf("type %q is not known", d.Type)
@@ -147,7 +148,7 @@ func (d *Descriptor) check() error {
 		}
 		for _, event := range h.Events {
 			if event == "" {
-				return fmt.Errorf("a hook names an empty event")
+				return errors.New("a hook names an empty event")
 			}
 		}
 	}

@@ -1,8 +1,6 @@
 package interceptors
 
-import (
-	"encoding/json"
-)
+import "encoding/json"
 
 // ExtensionID names the extension in capabilities.
 const ExtensionID = "io.modelcontextprotocol/interceptors"
@@ -37,13 +35,13 @@ const (
 	ModeAudit  Mode = "audit"  // recorded only
 )
 
-// Severity of a finding.
+// Severity says how grave a finding is. One that is not known counts as SeverityError.
 type Severity string
 
 const (
 	SeverityInfo  Severity = "info"
 	SeverityWarn  Severity = "warn"
-	SeverityError Severity = "error"
+	SeverityError Severity = "error" // stops the operation where the verdict is invalid
 )
 
 // Hook says on which events of which phase an interceptor runs.
