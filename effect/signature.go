@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 
 	"lukechampine.com/blake3"
+	"lukechampine.com/blake3/guts"
 
 	"github.com/undolog/undolog/internal/jcs"
 )
@@ -38,7 +39,22 @@ func DigestOf(src []byte) (Digest, error) {
 	return digest(canonical), nil
 }
 
-func digest(canonical []byte) Digest { return blake3.Sum256(canonical) }
+func digest(canonical []byte) Digest { return sum256(canonical) }
+
+// sum256 is blake3.Sum256 without its goroutines: the library hands everything above one chunk to several,
+// which for the arguments of a call costs more than hashing them.
+func sum256(b []byte) (sum [32]byte) {
+	const most = guts.MaxSIMD * guts.ChunkSize
+	if len(b) <= guts.ChunkSize || len(b) > most {
+		return blake3.Sum256(b)
+	}
+	var buf [most]byte
+	n := guts.CompressBuffer(&buf, copy(buf[:], b), &guts.IV, 0, 0)
+	n.Flags |= guts.FlagRoot
+	out := guts.WordsToBytes(guts.CompressNode(n))
+	copy(sum[:], out[:])
+	return sum
+}
 
 // layout names the order and the meaning of the signed fields. Another layout is another name.
 const layout = "undolog effect v1"
@@ -55,7 +71,7 @@ func sign(call *Call, rule Rule, scope string, arguments []byte) Signature {
 	}
 	buf = append(appendLength(buf, len(arguments)), arguments...)
 	buf = append(appendLength(buf, len(call.Occurrence)), call.Occurrence...)
-	return blake3.Sum256(buf)
+	return sum256(buf)
 }
 
 func appendLength(dst []byte, n int) []byte { return binary.BigEndian.AppendUint32(dst, uint32(n)) }
