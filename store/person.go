@@ -20,6 +20,8 @@ type ResolveParams struct {
 	Reason string
 }
 
+var errNobody = errors.New("who says so is missing")
+
 // Resolve settles an effect that is in doubt or waiting by a person's word. A committed effect without a
 // result replays a text that says who confirmed it and when. Anything else is a *ConflictError with the
 // effect as it is; a late answer of the attempt is noted afterwards and changes nothing.
@@ -37,7 +39,7 @@ func (l *Log) resolve(ctx context.Context, p *ResolveParams) (*effect.Record, er
 		return nil, fmt.Errorf("%q is not an end: name %s or %s", p.To, effect.StateCommitted, effect.StateFailed)
 	}
 	if p.By == "" {
-		return nil, errors.New("who says so is missing")
+		return nil, errNobody
 	}
 	was, err := l.driver.Effect(ctx, p.Tenant, p.ID)
 	if err != nil {
@@ -95,18 +97,34 @@ func givenResult(result json.RawMessage) (effect.Answer, error) {
 	return effect.Answer{Kind: effect.AnswerResult, Body: result, IsError: known.IsError}, nil
 }
 
+// AgainParams is what a person says about a settled effect that is to happen once more.
+type AgainParams struct {
+	Tenant string
+	ID     string
+	By     string // "user:NAME"
+	Reason string
+}
+
 // Again allows one more run of a settled effect: the next identical call runs as its next generation.
 // Allowing twice before it runs allows one. An open effect is a *ConflictError: resolve it first.
-func (l *Log) Again(ctx context.Context, tenant, id, by, reason string) error {
-	detail, err := json.Marshal(againDetail{By: by, Reason: reason})
-	if err != nil {
-		return fmt.Errorf("allow effect %s again: %w", id, err)
-	}
-	err = l.driver.Again(ctx, &effect.Event{Tenant: tenant, Effect: id, Kind: effect.EventAgain, Principal: by, Detail: detail})
-	if err != nil {
-		return fmt.Errorf("allow effect %s again: %w", id, err)
+func (l *Log) Again(ctx context.Context, p AgainParams) error {
+	if err := l.again(ctx, &p); err != nil {
+		return fmt.Errorf("allow effect %s again: %w", p.ID, err)
 	}
 	return nil
+}
+
+func (l *Log) again(ctx context.Context, p *AgainParams) error {
+	if p.By == "" {
+		return errNobody
+	}
+	detail, err := json.Marshal(againDetail{By: p.By, Reason: p.Reason})
+	if err != nil {
+		return err
+	}
+	return l.driver.Again(ctx, &effect.Event{
+		Tenant: p.Tenant, Effect: p.ID, Kind: effect.EventAgain, Principal: p.By, Detail: detail,
+	})
 }
 
 type againDetail struct {

@@ -25,7 +25,8 @@ from the record. It is for a repeat that is meant. An effect in doubt is settled
 				person = localUser()
 			}
 			return withLog(cmd, func(log *store.Log) error {
-				if err := log.Again(cmd.Context(), tenantFlag(cmd), args[0], person, reason); err != nil {
+				p := store.AgainParams{Tenant: tenantFlag(cmd), ID: args[0], By: person, Reason: reason}
+				if err := log.Again(cmd.Context(), p); err != nil {
 					return notAgain(notThere(cmd, args[0], err))
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "the next call equal to effect %s runs, once\n", args[0])

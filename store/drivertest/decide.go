@@ -274,7 +274,7 @@ func testLookalike(t *testing.T, h Harness) {
 		if begun.Record == nil || begun.Record.ID != first.ID {
 			t.Errorf("shown %v, want %s", begun.Record, first.ID)
 		}
-		if err := p.Again(t.Context(), "default", first.ID, "user:u", "wanted"); err != nil {
+		if err := p.Again(t.Context(), store.AgainParams{Tenant: "default", ID: first.ID, By: "user:u", Reason: "wanted"}); err != nil {
 			t.Fatal(err)
 		}
 		second := p.wants(effect.ActInsert, charge(run("r2")), ask)

@@ -363,7 +363,9 @@ func testPerson(t *testing.T, h Harness) {
 		w := newWorld(t, h)
 		p := w.process()
 		claim := p.begin(charge(key("k")), contract()).Claim
-		again := func() error { return p.Again(t.Context(), "default", claim.Effect, "user:u", "wanted") }
+		again := func() error {
+			return p.Again(t.Context(), store.AgainParams{Tenant: "default", ID: claim.Effect, By: "user:u", Reason: "wanted"})
+		}
 		if err := again(); !isConflict(err) {
 			t.Errorf("Again of an open effect = %v, want a ConflictError", err)
 		}
@@ -380,8 +382,11 @@ func testPerson(t *testing.T, h Harness) {
 		p.settle(begun.Claim, contract(), result(`{}`))
 		p.wants(effect.ActReplay, charge(key("k")), contract())
 		assertKinds(t, p.show("default", claim.Effect).Events, effect.EventAgain, effect.EventAgain, effect.EventAgainUsed)
-		if err := p.Again(t.Context(), "tenant-2", claim.Effect, "user:u", ""); !errors.Is(err, store.ErrNotFound) {
+		if err := p.Again(t.Context(), store.AgainParams{Tenant: "tenant-2", ID: claim.Effect, By: "user:u"}); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("Again for another tenant = %v, want ErrNotFound", err)
+		}
+		if err := p.Again(t.Context(), store.AgainParams{Tenant: "default", ID: claim.Effect}); err == nil {
+			t.Error("nobody allowed another run")
 		}
 	})
 }
