@@ -46,6 +46,7 @@ type core struct {
 	open   tracker // dispatches that have not ended
 
 	deliveries deliveries
+	tasks      *tasks // the gateway's
 
 	lastID atomic.Uint64
 	newID  func(n uint64) json.RawMessage // of requests that we send ourselves
@@ -56,7 +57,7 @@ type core struct {
 }
 
 func (c *core) init(g *Gateway, info AgentInfo) {
-	c.opts, c.logger, c.info, c.protocol = &g.opts, g.logger, info, info.Protocol
+	c.opts, c.logger, c.info, c.protocol, c.tasks = &g.opts, g.logger, info, info.Protocol, &g.tasks
 	ctx, cancel := context.WithCancel(context.Background())
 	c.link = &link{
 		target: g.opts.Target, logger: g.logger, now: g.opts.Now,
@@ -166,9 +167,10 @@ type governed struct {
 	outgoing func(params json.RawMessage) *Message
 	// cancelled makes the params of notifications/cancelled for it.
 	cancelled func(ctx context.Context) json.RawMessage
-	turn      *turn                   // nil: at once
-	answer    atomic.Pointer[Message] // the upstream's
-	failed    atomic.Pointer[error]   // why there is none
+	turn      *turn                           // nil: at once
+	answer    atomic.Pointer[Message]         // the upstream's
+	refusal   atomic.Pointer[json.RawMessage] // the upstream's, a JSON-RPC error
+	failed    atomic.Pointer[error]           // why there is none
 }
 
 // govern runs a request through the chain.
@@ -179,9 +181,11 @@ func (c *core) govern(ctx context.Context, g *governed) *chain.Reply {
 	g.arrival.settled()
 	request := c.request(g.m)
 	request.ReceivedAt = g.arrival.at
-	return c.opts.Chain.Do(ctx, request, func(ctx context.Context, params json.RawMessage) chain.Answer {
+	reply := c.opts.Chain.Do(ctx, request, func(ctx context.Context, params json.RawMessage) chain.Answer {
 		return c.dispatch(ctx, g, params)
 	})
+	c.noteTask(reply)
+	return reply
 }
 
 // dispatch sends a governed request and awaits its answer: the Upstream of a chain.
@@ -210,6 +214,7 @@ func (c *core) dispatch(ctx context.Context, g *governed, params json.RawMessage
 	case answer.Truncated:
 		return chain.Answer{Kind: chain.Answered, Error: c.tooLarge(answer.Size)}
 	case answer.Error != nil:
+		g.refusal.Store(&answer.Error)
 		return chain.Answer{Kind: chain.Answered, Error: answer.Error}
 	}
 	g.answer.Store(answer)
@@ -229,7 +234,7 @@ func (c *core) response(g *governed, reply *chain.Reply) *Message {
 		if err := g.failed.Load(); err != nil && unexplained(reply.Error) {
 			return c.failure(g.m.ID, *err)
 		}
-		return NewErrorObject(g.m.ID, reply.Error)
+		return NewErrorObject(g.m.ID, c.scrubbedReply(g, reply))
 	}
 	answer := g.answer.Load()
 	if answer == nil {

@@ -15,8 +15,12 @@ type deliveries struct {
 	underWay map[chan struct{}]bool
 }
 
-// deliver sends a reply and tells the chain whether it arrived.
+// deliver sends a reply and tells the chain whether it arrived. A nil reply is sent without.
 func (d *deliveries) deliver(reply *chain.Reply, send func() bool) {
+	if reply == nil {
+		send()
+		return
+	}
 	done := make(chan struct{})
 	d.mu.Lock()
 	if d.underWay == nil {

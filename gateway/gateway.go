@@ -13,7 +13,8 @@ import (
 // Options configures a Gateway. Chain and Dial are required.
 type Options struct {
 	Logger *slog.Logger // nil is silent
-	// Chain is what governed requests go through.
+	// Chain is what governed requests go through, those of the upstream to the agent too. Its posture is
+	// PostureGateway for interceptors at either end, or PostureServer for all of them at the agent's.
 	Chain *chain.Chain
 	// Dial opens an upstream for an agent: starts a process or opens an HTTP session. It is called when a
 	// session begins and again after its upstream has died. ctx bounds the opening alone.
@@ -30,6 +31,9 @@ type Options struct {
 	// Prime lists the upstream's tools through the chain before the first tools/call, and again when the
 	// list has changed, so that interceptors know a tool's annotations before it runs.
 	Prime bool
+	// ScrubErrors replaces the text and data of an upstream's JSON-RPC errors toward the agent and keeps
+	// their code: interceptors do not see errors, and an upstream may say in one what they would hold back.
+	ScrubErrors bool
 	// MaxResult is the limit for one message of the upstream. Defaults to 64 MiB. The Conn enforces it; the
 	// relay names it in its error.
 	MaxResult int64
@@ -66,6 +70,7 @@ type Gateway struct {
 	opts   Options
 	logger *slog.Logger
 
+	tasks  tasks
 	mu     sync.Mutex
 	shared map[sharedKey]*shared
 	closed bool

@@ -35,10 +35,10 @@ type session struct {
 	cancel  context.CancelFunc
 
 	inFlightMu sync.Mutex
-	inFlight   map[string]*call           // of the agent
-	greeting   chan struct{}              // closed when the last initialize has been answered; nil before the first
-	asked      map[string]json.RawMessage // ids of the upstream's requests to the agent
-	busy       tracker                    // the agent's requests, subscriptions aside
+	inFlight   map[string]*call   // of the agent
+	greeting   chan struct{}      // closed when the last initialize has been answered; nil before the first
+	asked      map[string]*asking // the upstream's requests to the agent
+	busy       tracker            // the agent's requests, subscriptions aside
 }
 
 // call is a request of the agent under way.
@@ -61,7 +61,7 @@ func (g *Gateway) newSession(agent Conn, info AgentInfo) *session {
 	s := &session{
 		agent:    agent,
 		inFlight: make(map[string]*call),
-		asked:    make(map[string]json.RawMessage),
+		asked:    make(map[string]*asking),
 	}
 	s.init(g, info)
 	prefix := "undolog:" + rand.Text() + ":" // the agent's ids are the agent's choice
@@ -123,8 +123,7 @@ func (s *session) readAgent(ctx context.Context) error {
 func (s *session) refused(r *RefusedError) {
 	s.logger.Warn("message of the agent refused", slog.String("method", r.Method), slog.String("error", r.Message))
 	if r.IsResponse() {
-		if s.takeAsked(r.ID) {
-			s.link.notify(NewError(r.ID, codeInternal, "the answer was refused: "+r.Message, nil))
+		if s.answerAsked(NewError(r.ID, codeInternal, "the answer was refused: "+r.Message, nil)) {
 			return
 		}
 		if s.isInFlight(r.ID) { // an error under this id would be taken for that request's answer
@@ -142,8 +141,7 @@ func (s *session) fromAgent(m *Message) {
 		s.refused(&RefusedError{ID: m.ID, Method: m.Method, Code: codeInvalidRequest,
 			Message: fmt.Sprintf("message of %d bytes is above the limit", m.Size)})
 	case m.IsResponse():
-		if s.takeAsked(m.ID) {
-			s.link.notify(m)
+		if s.answerAsked(m) {
 			return
 		}
 		s.logger.Debug("answer to no request dropped", slog.String("id", string(m.ID)))
@@ -285,12 +283,29 @@ func (s *session) forwarded(c *call, e ending) {
 		answer = s.failure(c.m.ID, e.cause)
 	case answer.Truncated:
 		answer = NewErrorObject(c.m.ID, s.tooLarge(answer.Size))
-	case answer.Result != nil && (c.m.Method == methodInitialize || c.m.Method == methodDiscover):
+	case answer.Error != nil:
+		answer = s.scrubbed(answer)
+	case c.m.Method == methodInitialize || c.m.Method == methodDiscover:
 		answer = s.introduced(c.m, answer)
+	case tellsOfTask(c.m.Method):
+		s.tellOfTask(c, answer)
+		return
 	}
 	if !s.finish(c) {
 		s.toAgent(answer)
 	}
+}
+
+// tellOfTask passes on what the upstream says of a task, apart from the goroutine that reads it: the end
+// of one passes the chain.
+func (s *session) tellOfTask(c *call, answer *Message) {
+	s.calls.add()
+	go func() {
+		defer s.calls.done()
+		told, reply := s.taskAnswer(s.ctx, c.m, answer)
+		cancelled := s.finish(c)
+		s.deliveries.deliver(reply, func() bool { return !cancelled && s.toAgent(told) == nil })
+	}()
 }
 
 // introduced learns from the answer to initialize or server/discover, and adds our extension to it.
@@ -360,43 +375,38 @@ func (s *session) toAgent(m *Message) error {
 func (s *session) fromUpstream(m *Message) {
 	switch {
 	case m.IsRequest():
-		s.inFlightMu.Lock()
-		s.asked[idKey(m.ID)] = m.ID
-		s.inFlightMu.Unlock()
-		if err := s.toAgent(m); err != nil && s.takeAsked(m.ID) {
-			s.link.notify(NewError(m.ID, codeInternal, "the agent cannot be reached", nil))
-		}
+		s.askAgent(m)
 		return
 	case m.Method == methodListChanged:
 		s.primer.stale()
 	case m.Method == methodCancelled:
-		s.takeAsked(splice.Get(m.Params, "requestId"))
+		s.forgetAsked(splice.Get(m.Params, "requestId"))
+	case m.Method == methodTaskNote && splice.Get(m.Params, "result") != nil:
+		s.noteOfTask(m)
+		return
 	}
 	_ = s.toAgent(m) // an agent that is gone is noticed by its reader
 }
 
-// takeAsked reports whether the upstream awaits an answer to id, and ends that.
-func (s *session) takeAsked(id json.RawMessage) bool {
-	s.inFlightMu.Lock()
-	defer s.inFlightMu.Unlock()
-	key := idKey(id)
-	_, asked := s.asked[key]
-	delete(s.asked, key)
-	return asked
+// noteOfTask passes on a notification that carries the result of a task.
+func (s *session) noteOfTask(m *Message) {
+	s.calls.add()
+	go func() {
+		defer s.calls.done()
+		if told, reply := s.taskNote(s.ctx, m); told != nil {
+			s.deliveries.deliver(reply, func() bool { return s.toAgent(told) == nil })
+		}
+	}()
 }
 
 // upstreamDown takes back what the upstream had asked the agent.
 func (s *session) upstreamDown(cause error) {
 	s.primer.stale()
-	s.inFlightMu.Lock()
-	asked := s.asked
-	s.asked = make(map[string]json.RawMessage)
-	s.inFlightMu.Unlock()
 	if s.ctx.Err() == nil && s.link.ctx.Err() == nil {
 		s.logger.Warn("upstream has gone", slog.String("upstream", s.opts.Target), slog.Any("cause", cause))
 	}
-	for _, id := range asked {
-		_ = s.toAgent(NewNotification(methodCancelled, cancelParams(id, "the upstream has gone")))
+	for _, a := range s.forgetAllAsked() {
+		_ = s.toAgent(NewNotification(methodCancelled, cancelParams(a.id, "the upstream has gone")))
 	}
 }
 

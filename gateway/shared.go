@@ -255,7 +255,7 @@ func (s *shared) doForward(ctx context.Context, c *sharedCall, send func(*Messag
 			if err := s.flush(c, send); err != nil {
 				return err
 			}
-			return send(s.forwarded(c, e))
+			return s.sendForwarded(ctx, c, e, send)
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
@@ -266,6 +266,20 @@ func (s *shared) doForward(ctx context.Context, c *sharedCall, send func(*Messag
 	}
 }
 
+// sendForwarded sends the answer to an ungoverned request. What it tells of a task's end passes the chain.
+func (s *shared) sendForwarded(ctx context.Context, c *sharedCall, e ending, send func(*Message) error) (err error) {
+	answer := s.forwarded(c, e)
+	if answer.Result == nil || !tellsOfTask(c.m.Method) {
+		return send(answer)
+	}
+	told, reply := s.taskAnswer(ctx, c.m, answer)
+	s.deliveries.deliver(reply, func() bool {
+		err = send(told)
+		return err == nil
+	})
+	return err
+}
+
 func (s *shared) forwarded(c *sharedCall, e ending) *Message {
 	switch {
 	case e.m == nil:
@@ -273,7 +287,7 @@ func (s *shared) forwarded(c *sharedCall, e ending) *Message {
 	case e.m.Truncated:
 		return NewErrorObject(c.m.ID, s.tooLarge(e.m.Size))
 	case e.m.Error != nil:
-		return e.m.WithID(c.m.ID)
+		return s.scrubbed(e.m).WithID(c.m.ID)
 	}
 	result := c.restore(e.m.Result, metaSubscription)
 	if c.m.Method == methodDiscover {
@@ -310,15 +324,37 @@ func (s *shared) fromUpstream(m *Message) {
 		s.primer.stale()
 	}
 	c := s.callOf(m)
+	if c != nil && m.Method == methodTaskNote && splice.Get(m.Params, "result") != nil {
+		s.noteOfTask(c, m)
+		return
+	}
 	if c == nil {
 		s.logger.Debug("notification of no request dropped", slog.String("method", m.Method))
 		return
 	}
+	s.pass(c, m)
+}
+
+func (s *shared) pass(c *sharedCall, m *Message) {
 	select {
 	case c.notes <- c.incoming(m):
 	default:
 		s.logger.Warn("notification dropped: the agent does not read", slog.String("method", m.Method))
 	}
+}
+
+// noteOfTask passes on a notification that carries the result of a task, apart from the goroutine that
+// reads: the result passes the chain.
+func (s *shared) noteOfTask(c *sharedCall, m *Message) {
+	s.open.add()
+	go func() {
+		defer s.open.done()
+		told, reply := s.taskNote(s.link.ctx, m)
+		if told != nil {
+			s.pass(c, told)
+		}
+		reply.Delivered(false) // whether it is read is not known here
+	}()
 }
 
 func (s *shared) callOf(m *Message) *sharedCall {

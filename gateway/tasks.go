@@ -1,0 +1,131 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+
+	"github.com/undolog/undolog/chain"
+	"github.com/undolog/undolog/internal/splice"
+)
+
+// The methods by which an upstream tells how a task ended. What it tells then is the answer of the request
+// that began the task, and passes the response phase that the request's first answer, the handle, has
+// passed.
+const (
+	methodTaskGet    = "tasks/get"           // from 2026-07-28 on with the result inside
+	methodTaskResult = "tasks/result"        // 2025-11-25: the result itself
+	methodTaskNote   = "notifications/tasks" // from 2026-07-28 on
+)
+
+func tellsOfTask(method string) bool { return method == methodTaskGet || method == methodTaskResult }
+
+// maxTasks bounds what is remembered. A task that was forgotten, or begun by another process, is judged as
+// a tools/call of which no more is known.
+const maxTasks = 10_000
+
+// tasks remembers to which exchange a task belongs.
+type tasks struct {
+	mu    sync.Mutex
+	known map[taskKey]*chain.Exchange
+	order []taskKey // as they came
+}
+
+// taskKey tells tasks apart: an id alone is the agent's to choose.
+type taskKey struct{ tenant, principal, id string }
+
+func (t *tasks) begin(k taskKey, x *chain.Exchange) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known == nil {
+		t.known = make(map[taskKey]*chain.Exchange)
+	}
+	if t.known[k] == nil {
+		t.order = append(t.order, k)
+	}
+	t.known[k] = x
+	if len(t.order) > maxTasks {
+		delete(t.known, t.order[0])
+		t.order = t.order[1:]
+	}
+}
+
+func (t *tasks) of(k taskKey) *chain.Exchange {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.known[k]
+}
+
+func (c *core) taskKey(id string) taskKey { return taskKey{c.info.Tenant, c.info.Principal, id} }
+
+// noteTask remembers the exchange whose answer is the handle of a task.
+func (c *core) noteTask(reply *chain.Reply) {
+	if reply.Result == nil || !bytes.Contains(reply.Result, []byte(`"taskId"`)) {
+		return
+	}
+	id := splice.Get(reply.Result, "task", "taskId") // 2025-11-25
+	if unquote(splice.Get(reply.Result, "resultType")) == "task" {
+		id = splice.Get(reply.Result, "taskId")
+	}
+	if id := unquote(id); id != "" && reply.Exchange() != nil {
+		c.tasks.begin(c.taskKey(id), reply.Exchange())
+	}
+}
+
+// resume takes the result of a task through the response phase of the request that began it.
+func (c *core) resume(ctx context.Context, id, result json.RawMessage) *chain.Reply {
+	x := c.tasks.of(c.taskKey(unquote(id)))
+	if x == nil {
+		x = &chain.Exchange{Request: c.request(&Message{Method: methodToolsCall})}
+	}
+	return c.opts.Chain.Resume(ctx, x, chain.Answer{Kind: chain.Answered, Result: result})
+}
+
+// taskAnswer makes what the agent is told of a task of what the upstream answered.
+func (c *core) taskAnswer(ctx context.Context, m, answer *Message) (*Message, *chain.Reply) {
+	id, result := splice.Get(m.Params, "taskId"), answer.Result
+	if m.Method == methodTaskGet {
+		if object := splice.Get(result, "error"); object != nil && c.opts.ScrubErrors {
+			answer = answer.WithResult(replaced(result, scrub(object), "error"))
+		}
+		if result = splice.Get(result, "result"); result == nil {
+			return answer, nil
+		}
+	}
+	reply := c.resume(ctx, id, result)
+	switch {
+	case reply.Error != nil:
+		return NewErrorObject(answer.ID, reply.Error), reply
+	case bytes.Equal(reply.Result, result):
+		return answer, reply
+	case m.Method == methodTaskGet:
+		return answer.WithResult(replaced(answer.Result, reply.Result, "result")), reply
+	}
+	return answer.WithResult(reply.Result), reply
+}
+
+// taskNote makes what the agent is told of a task of a notification with its result; nil when an
+// interceptor has stopped it.
+func (c *core) taskNote(ctx context.Context, m *Message) (*Message, *chain.Reply) {
+	result := splice.Get(m.Params, "result")
+	reply := c.resume(ctx, splice.Get(m.Params, "taskId"), result)
+	switch {
+	case reply.Error != nil:
+		c.logger.WarnContext(ctx, "notification of a task's end dropped", slog.String("reason", reply.Outcome.Reason))
+		return nil, reply
+	case bytes.Equal(reply.Result, result):
+		return m, reply
+	}
+	return m.WithParams(replaced(m.Params, reply.Result, "result")), reply
+}
+
+// replaced puts a value where one is known to be.
+func replaced(object, value json.RawMessage, name string) json.RawMessage {
+	out, err := splice.Set(object, value, name)
+	if err != nil {
+		return object
+	}
+	return out
+}
