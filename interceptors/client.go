@@ -9,6 +9,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/undolog/undolog/internal/splice"
 )
 
 // ClientOptions configure a Client. The zero value is ready.
@@ -75,7 +77,7 @@ func (c *Client) List(ctx context.Context, cs *mcp.ClientSession, event string) 
 	var listed []Descriptor
 	cursor := ""
 	for range maxPages {
-		body, err := encode(struct {
+		body, err := splice.Encode(struct {
 			Event  string `json:"event,omitempty"`
 			Cursor string `json:"cursor,omitempty"`
 		}{event, cursor})
@@ -130,7 +132,7 @@ func (c *Client) readPage(ctx context.Context, raw json.RawMessage) (page []Desc
 func (c *Client) Invoke(ctx context.Context, cs *mcp.ClientSession, p *InvokeParams) (*Result, error) {
 	bare := *p
 	bare.Meta = nil
-	body, err := encode(&bare)
+	body, err := splice.Encode(&bare)
 	if err != nil {
 		return nil, fmt.Errorf("encode params of %s: %w", MethodInvoke, err)
 	}

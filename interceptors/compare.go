@@ -9,6 +9,8 @@ import (
 
 	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/undolog/undolog/internal/splice"
 )
 
 // maxCompareDepth bounds the work of equalJSON: values that differ only in spelling further down than
@@ -125,8 +127,8 @@ func equalScalars(a, b json.RawMessage) bool {
 	case bytes.Equal(a, b):
 		return true
 	case a[0] == '"' && b[0] == '"':
-		as, aok := unquote(a)
-		bs, bok := unquote(b)
+		as, aok := splice.Text(a)
+		bs, bok := splice.Text(b)
 		return aok && bok && as == bs
 	case isNumber(a[0]) && isNumber(b[0]):
 		return equalNumbers(string(a), string(b))

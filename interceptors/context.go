@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/undolog/undolog/internal/splice"
 )
 
 // contextMembers are the members of Context that have a field.
@@ -14,7 +16,7 @@ var contextMembers = []string{"principal", "traceId", "spanId", "timestamp", "se
 // names a known member is not written.
 func (c Context) MarshalJSON() ([]byte, error) {
 	type plain Context
-	object, err := encode(plain(c))
+	object, err := splice.Encode(plain(c))
 	if err != nil {
 		return nil, fmt.Errorf("encode context: %w", err)
 	}
@@ -23,9 +25,7 @@ func (c Context) MarshalJSON() ([]byte, error) {
 		if slices.Contains(contextMembers, name) {
 			continue
 		}
-		if object, err = appendMembers(object, member{name, c.Extra[name]}); err != nil {
-			return nil, fmt.Errorf("encode context %s: %w", name, err)
-		}
+		object = appendMembers(object, member{name, c.Extra[name]})
 	}
 	return append(object, '}'), nil
 }
@@ -107,7 +107,7 @@ func optionalString(path string, v json.RawMessage, problems *[]Problem) string 
 	if isNull(v) {
 		return ""
 	}
-	s, ok := unquote(v)
+	s, ok := splice.Text(v)
 	if !ok {
 		*problems = append(*problems, Problem{path, "must be a string"})
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/undolog/undolog/internal/splice"
 )
 
 // MatchEvent reports whether an event is covered by a hook's entry: the event itself, "*" for every
@@ -65,7 +67,7 @@ func (d Descriptor) MarshalJSON() ([]byte, error) {
 		p.Mode = ""
 	}
 	p.Hooks = d.shownHooks()
-	return encode(p)
+	return splice.Encode(p)
 }
 
 // shownHooks are the hooks with empty lists where Go has nil, which would be null on the wire.
@@ -161,9 +163,9 @@ func (d *Descriptor) check() error {
 // MarshalJSON writes a number when both phases are equal, else an object.
 func (p Priority) MarshalJSON() ([]byte, error) {
 	if p.Request == p.Response {
-		return encode(p.Request)
+		return splice.Encode(p.Request)
 	}
-	return encode(struct {
+	return splice.Encode(struct {
 		Request  int32 `json:"request"`
 		Response int32 `json:"response"`
 	}{p.Request, p.Response})

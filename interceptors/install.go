@@ -11,6 +11,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/undolog/undolog/internal/splice"
 )
 
 // stateless is the first protocol revision without sessions; its results carry resultType.
@@ -112,7 +114,7 @@ func (s *Server) serveList(_ context.Context, _ *mcp.ServerSession, p *rawParams
 	if err != nil {
 		return nil, err
 	}
-	body, err := encode(struct {
+	body, err := splice.Encode(struct {
 		Interceptors []Descriptor `json:"interceptors"`
 	}{listed})
 	if err != nil {
@@ -161,7 +163,7 @@ func (s *Server) slot(ctx context.Context) (release func(), err error) {
 }
 
 func (s *Server) encodeResult(r *Result) ([]byte, error) {
-	body, err := encode(r)
+	body, err := splice.Encode(r)
 	if err != nil {
 		return nil, err
 	}
@@ -172,10 +174,7 @@ func (s *Server) encodeResult(r *Result) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if body, err = appendMembers(body[:len(body)-1], mirror); err != nil {
-		return nil, err
-	}
-	return append(body, '}'), nil
+	return append(appendMembers(body[:len(body)-1], mirror), '}'), nil
 }
 
 func refusePlural(context.Context, *mcp.ServerSession, *rawParams) (*wireResult, error) {

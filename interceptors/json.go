@@ -7,6 +7,8 @@ import (
 	"io"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/undolog/undolog/internal/splice"
 )
 
 // member is one member of a JSON object, its value the bytes as they stood.
@@ -96,55 +98,19 @@ func isValid(v json.RawMessage) bool {
 	return jsontext.Value(v).IsValid(jsontext.AllowInvalidUTF8(true))
 }
 
-func isObject(v json.RawMessage) bool { return kindOf(v) == '{' }
+func isObject(v json.RawMessage) bool { return splice.Kind(v) == '{' }
 
-func isNull(v json.RawMessage) bool { return kindOf(v) == 'n' }
-
-// encode is json.Marshal without the HTML escapes, which would rewrite the bytes of payloads.
-func encode[T any](v T) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
-}
-
-// kindOf is the first byte of a JSON value, which tells its kind; 0 when there is none.
-func kindOf(v json.RawMessage) byte {
-	v = bytes.TrimLeft(v, " \t\r\n")
-	if len(v) == 0 {
-		return 0
-	}
-	return v[0]
-}
-
-// unquote reads a JSON string.
-func unquote(v json.RawMessage) (string, bool) {
-	if kindOf(v) != '"' {
-		return "", false
-	}
-	var s string
-	if err := json.Unmarshal(v, &s); err != nil {
-		return "", false
-	}
-	return s, true
-}
+func isNull(v json.RawMessage) bool { return splice.Kind(v) == 'n' }
 
 // appendMembers appends members to an object under construction, which begins with '{'.
-func appendMembers(object []byte, ms ...member) ([]byte, error) {
+func appendMembers(object []byte, ms ...member) []byte {
 	for _, m := range ms {
-		name, err := encode(m.name)
-		if err != nil {
-			return nil, err
-		}
 		if object[len(object)-1] != '{' {
 			object = append(object, ',')
 		}
-		object = append(object, name...)
+		object = append(object, splice.Quote(m.name)...)
 		object = append(object, ':')
 		object = append(object, m.value...)
 	}
-	return object, nil
+	return object
 }

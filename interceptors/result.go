@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/undolog/undolog/internal/splice"
 )
 
 // resultHead are the members that begin every result.
@@ -45,13 +47,13 @@ func (r Result) MarshalJSON() ([]byte, error) {
 	tail := resultTail{r.DurationMs, r.Info}
 	switch r.Type {
 	case TypeValidation:
-		return encode(struct {
+		return splice.Encode(struct {
 			resultHead
 			verdictBody
 			resultTail
 		}{head, r.verdict(), tail})
 	case TypeMutation:
-		return encode(struct {
+		return splice.Encode(struct {
 			resultHead
 			changeBody
 			resultTail
@@ -63,10 +65,10 @@ func (r Result) MarshalJSON() ([]byte, error) {
 // legacyMirror is the nested form of the result that older engines read, for LegacyEnvelope.
 func (r *Result) legacyMirror() (member, error) {
 	if r.Type == TypeMutation {
-		raw, err := encode(changeBody{r.Modified, r.Payload})
+		raw, err := splice.Encode(changeBody{r.Modified, r.Payload})
 		return member{"mutation", raw}, err
 	}
-	raw, err := encode(r.verdict())
+	raw, err := splice.Encode(r.verdict())
 	return member{"validation", raw}, err
 }
 

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/undolog/undolog/internal/splice"
 )
 
 // ToolCall reads the payload of a tools/call request: the tool's name and its arguments, untouched bytes
@@ -18,7 +20,7 @@ func ToolCall(payload json.RawMessage) (name string, arguments json.RawMessage, 
 		switch m.name {
 		case "name":
 			var ok bool
-			if name, ok = unquote(m.value); !ok {
+			if name, ok = splice.Text(m.value); !ok {
 				return "", nil, errors.New("read tool call: name is not a string")
 			}
 		case "arguments":

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/undolog/undolog/internal/splice"
 )
 
 // WireError is the JSON-RPC error that an invoker is sent for an error of this package. A handler's own
@@ -103,25 +105,16 @@ func wireRespond(e *RespondError) *jsonrpc.Error {
 }
 
 func respondData(answer member, info json.RawMessage) (json.RawMessage, error) {
-	inner, err := appendMembers([]byte{'{'}, answer)
-	if err != nil {
-		return nil, err
-	}
-	data, err := appendMembers([]byte{'{'}, member{RespondKey, append(inner, '}')})
-	if err != nil {
-		return nil, err
-	}
+	inner := append(appendMembers([]byte{'{'}, answer), '}')
+	data := appendMembers([]byte{'{'}, member{RespondKey, inner})
 	if info != nil {
 		ms, err := members(info)
 		if err != nil {
 			return nil, err
 		}
 		for _, m := range ms {
-			if m.name == RespondKey {
-				continue
-			}
-			if data, err = appendMembers(data, m); err != nil {
-				return nil, err
+			if m.name != RespondKey {
+				data = appendMembers(data, m)
 			}
 		}
 	}
@@ -138,9 +131,7 @@ func readRespond(data json.RawMessage) *RespondError {
 	info := []byte{'{'}
 	for _, m := range ms {
 		if m.name != RespondKey {
-			if info, err = appendMembers(info, m); err != nil {
-				return nil
-			}
+			info = appendMembers(info, m)
 			continue
 		}
 		if answer = readAnswer(m.value); answer == nil {
@@ -192,7 +183,7 @@ func (e *RespondError) check() error {
 
 // wireData builds an error whose data are plain strings and numbers, which always encode.
 func wireData[T any](code int64, message string, data T) *jsonrpc.Error {
-	raw, err := encode(data)
+	raw, err := splice.Encode(data)
 	if err != nil {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "Internal error"}
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/undolog/undolog/internal/splice"
 )
 
 // rawParams are params as they came. Reading them never fails: the SDK would answer a failure with an
@@ -71,24 +73,16 @@ type wireResult struct {
 func (r *wireResult) MarshalJSON() ([]byte, error) {
 	var extra []member
 	if r.resultType != "" {
-		raw, err := encode(r.resultType)
-		if err != nil {
-			return nil, fmt.Errorf("encode result type: %w", err)
-		}
-		extra = append(extra, member{"resultType", raw})
+		extra = append(extra, member{"resultType", splice.Quote(r.resultType)})
 	}
 	if len(r.Meta) > 0 {
-		raw, err := encode(r.Meta)
+		raw, err := splice.Encode(r.Meta)
 		if err != nil {
 			return nil, fmt.Errorf("encode result meta: %w", err)
 		}
 		extra = append(extra, member{"_meta", raw})
 	}
-	object, err := appendMembers(bytes.Clone(r.body[:len(r.body)-1]), extra...)
-	if err != nil {
-		return nil, fmt.Errorf("encode result: %w", err)
-	}
-	return append(object, '}'), nil
+	return append(appendMembers(bytes.Clone(r.body[:len(r.body)-1]), extra...), '}'), nil
 }
 
 // UnmarshalJSON keeps the bytes, for the calling side.
@@ -116,13 +110,11 @@ func (p *callParams) MarshalJSON() ([]byte, error) {
 			if _, own := p.Meta[m.name]; own {
 				continue
 			}
-			if meta, err = appendMembers(meta, m); err != nil {
-				return nil, fmt.Errorf("encode params meta: %w", err)
-			}
+			meta = appendMembers(meta, m)
 		}
 	}
 	if len(p.Meta) > 0 {
-		own, err := encode(p.Meta)
+		own, err := splice.Encode(p.Meta)
 		if err != nil {
 			return nil, fmt.Errorf("encode params meta: %w", err)
 		}
@@ -131,13 +123,9 @@ func (p *callParams) MarshalJSON() ([]byte, error) {
 		}
 		meta = append(meta, own[1:len(own)-1]...)
 	}
-	body := p.body
-	if len(meta) > 1 {
-		var err error
-		if body, err = appendMembers(bytes.Clone(body[:len(body)-1]), member{"_meta", append(meta, '}')}); err != nil {
-			return nil, fmt.Errorf("encode params: %w", err)
-		}
-		body = append(body, '}')
+	if len(meta) == 1 {
+		return p.body, nil
 	}
-	return body, nil
+	body := appendMembers(bytes.Clone(p.body[:len(p.body)-1]), member{"_meta", append(meta, '}')})
+	return append(body, '}'), nil
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+
+	"github.com/undolog/undolog/internal/splice"
 )
 
 // wrapping is a payload as it came and the bare payload in it.
@@ -38,7 +40,7 @@ func unwrap(p *InvokeParams) wrapping {
 			return w
 		}
 	}
-	if name, ok := unquote(method); !ok || name != p.Event || params != nil && !isObject(params) {
+	if name, ok := splice.Text(method); !ok || name != p.Event || params != nil && !isObject(params) {
 		return w
 	}
 	w.method, w.inner = method, params
