@@ -34,7 +34,7 @@ var importRules = []struct {
 	{"effectinterceptor", []string{"effect", "interceptors", "store", "internal/splice", "internal/faults"}, "works with any engine, so it imports none"},
 	{"effectchain", []string{"chain", "effect", "effectinterceptor", "interceptors"}, "the one place where a chain and effects meet"},
 	{"gateway", []string{"chain", "interceptors", "internal/splice", "internal/faults"}, "relays and runs a chain; what an effect is it never learns"},
-	{"cmd/undolog", []string{"chain", "effect", "effectchain", "effectinterceptor", "gateway", "interceptors", "store", "store/sqlite", "conformance", "conformance/..."}, "wiring"},
+	{"cmd/undolog", []string{"chain", "effect", "effectchain", "effectinterceptor", "gateway", "interceptors", "store", "store/sqlite", "internal/splice", "conformance", "conformance/..."}, "wiring"},
 	{"conformance", []string{"internal/jcs", "internal/splice"}, "fixtures and reports know no implementation"},
 	{"conformance/...", []string{"conformance", "conformance/...", "interceptors", "chain", "internal/splice", "internal/jcs"}, "tries the protocol; what an effect is it never learns"},
 	{"internal/barewriter", []string{"store", "store/sqlite"}, "writes the log's rows with the log's types"},

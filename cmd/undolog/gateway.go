@@ -20,6 +20,7 @@ import (
 	"github.com/undolog/undolog/effectchain"
 	"github.com/undolog/undolog/effectinterceptor"
 	"github.com/undolog/undolog/gateway"
+	"github.com/undolog/undolog/internal/splice"
 )
 
 type gatewayFlags struct {
@@ -174,13 +175,13 @@ func (f *gatewayFlags) caller() string {
 // attributes tells interceptors what the params do not hold: the server's name, and the handles that an
 // HTTP agent sent as headers.
 func attributes(m *gateway.Message, p *gateway.Peer) map[string]json.RawMessage {
-	a := map[string]json.RawMessage{"dev.undolog/server": quoted(p.Server)}
+	a := map[string]json.RawMessage{"dev.undolog/server": splice.Quote(p.Server)}
 	header := http.Header(m.Header)
 	if key := header.Get("Idempotency-Key"); key != "" {
-		a["dev.undolog/idempotency-key"] = quoted(key)
+		a["dev.undolog/idempotency-key"] = splice.Quote(key)
 	}
 	if run := header.Get("X-Undolog-Session-Id"); run != "" {
-		a["dev.undolog/run"] = quoted(run)
+		a["dev.undolog/run"] = splice.Quote(run)
 	}
 	return a
 }
@@ -265,13 +266,4 @@ func announce(cmd *cobra.Command, path string, policy *effect.Policy, f *gateway
 	}
 	fmt.Fprintf(w, "undolog: no policy file (begin one with \"undolog policy init\"): nothing asks for approval; "+
 		"a call whose answer never arrived is answered from the record, a repeat of an answered one runs; effects in %s\n", path)
-}
-
-// quoted is s as a JSON string.
-func quoted(s string) json.RawMessage {
-	raw, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // a string
-	}
-	return raw
 }

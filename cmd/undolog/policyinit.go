@@ -15,6 +15,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
+
+	"github.com/undolog/undolog/internal/splice"
 )
 
 func policyInitCommand() *cobra.Command {
@@ -199,14 +201,6 @@ func argumentNames(schema any) (names, keys []string) {
 }
 
 // quoteYAML is s as a double-quoted YAML scalar, which JSON strings are.
-func quoteYAML(s string) string {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s); err != nil {
-		panic(err) // a string
-	}
-	return strings.TrimSpace(b.String())
-}
+func quoteYAML(s string) string { return string(splice.Quote(s)) }
 
 func oneLine(s string) string { return printable(strings.Join(strings.Fields(s), " ")) }

@@ -11,7 +11,7 @@ import (
 
 // Whatever a server calls itself and its tools, each rule of the policy that is written names its tool.
 func TestStartingPolicy_NamesEveryTool(t *testing.T) {
-	for _, name := range []string{"charge", "get[all]", `back\slash`, "a*b", "what?", `"quoted"`, "multi\nline", "# hash", "ünïcode", "- dash", "null"} {
+	for _, name := range []string{"charge", "get[all]", `back\slash`, "a*b", "what?", `"quoted"`, "multi\nline", "a\u2028b", "tab\tnul\x01", "# hash", "ünïcode", "- dash", "null"} {
 		t.Run(name, func(t *testing.T) {
 			file := startingPolicy(name, []*mcp.Tool{
 				{Name: "first", Description: "two\nlines: # of it"},
