@@ -32,6 +32,7 @@ type Posture string
 const (
 	PostureClient Posture = "client" // request: mutate, validate; response: validate, mutate
 	PostureServer Posture = "server" // request: validate, mutate; response: mutate, validate
+	PostureAny    Posture = "any"    // what is expected holds on both sides
 )
 
 // Interceptor is one interceptor to register. Fields after FailOpen are extensions.

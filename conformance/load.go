@@ -105,6 +105,9 @@ func (f *Fixture) normalize() error {
 	if f.Posture == "" {
 		f.Posture = PostureClient
 	}
+	if f.Posture != PostureClient && f.Posture != PostureServer && f.Posture != PostureAny {
+		return fmt.Errorf("fixture %s: posture %q", f.ID, f.Posture)
+	}
 	for i := range f.Interceptors {
 		in := &f.Interceptors[i]
 		if in.Mode == "enforce" {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 )
 
 // Report is how a run ended.
@@ -108,7 +109,7 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 			UnexpectedPass: paint("31", "PASSED, BUT THE EXPECTED-FAILURES FILE NAMES IT")}[res.Status]
 		fmt.Fprintf(w, "\n%s  %s  (%s) [%s]\n", mark, res.ID, res.Requirement, res.Subject)
 		for _, d := range res.Details {
-			fmt.Fprintln(w, "    "+d)
+			fmt.Fprintln(w, "    "+printable(d))
 		}
 	}
 	for _, id := range r.Stale {
@@ -122,6 +123,16 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", paint(code, summary))
 	return err
+}
+
+// printable keeps control characters of what is tried off the terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			return '·'
+		}
+		return r
+	}, s)
 }
 
 // WriteJSON writes the report as one JSON object.

@@ -31,12 +31,21 @@ const (
 var Transports = []Transport{Direct, Memory, Stdio, HTTP, HTTPLegacy}
 
 // Adapter is a conformance.Adapter over one transport.
-type Adapter struct{ Transport Transport }
+type Adapter struct {
+	Transport Transport
+	// Posture is that of the engine for fixtures of any posture. Defaults to client.
+	Posture conformance.Posture
+}
 
 var _ conformance.Adapter = (*Adapter)(nil)
 
 // Name implements conformance.Adapter.
-func (a *Adapter) Name() string { return "undolog " + string(a.Transport) }
+func (a *Adapter) Name() string {
+	if a.Posture == conformance.PostureServer {
+		return "undolog " + string(a.Transport) + " server"
+	}
+	return "undolog " + string(a.Transport)
+}
 
 // Has implements conformance.Adapter.
 func (a *Adapter) Has(f conformance.Feature) bool {
@@ -63,7 +72,7 @@ func (a *Adapter) Has(f conformance.Feature) bool {
 func (a *Adapter) CreateSession(ctx context.Context, f *conformance.Fixture) (conformance.Session, error) {
 	s := &session{transport: a.Transport}
 	posture := chain.PostureClient
-	if f.Posture == conformance.PostureServer {
+	if f.Posture == conformance.PostureServer || f.Posture == conformance.PostureAny && a.Posture == conformance.PostureServer {
 		posture = chain.PostureServer
 	}
 	c, err := chain.New(&chain.Options{Posture: posture, Deadline: milliseconds(f.Policy.DeadlineMs)})
@@ -102,10 +111,11 @@ type session struct {
 }
 
 func (s *session) addHost(ctx context.Context, f *conformance.Fixture, name string) error {
-	h, err := newHost(f, name, &s.log)
+	made, err := behavior.NewHost(f, name, &s.log, nil)
 	if err != nil {
 		return err
 	}
+	h := &host{Host: made, name: name}
 	var reached chain.Host
 	if slices.Contains(f.Host.Down, name) {
 		reached = gone{name}

@@ -18,10 +18,12 @@ func TestAdapter_Suite(t *testing.T) {
 		t.Fatalf("Suite: %v", err)
 	}
 	for _, transport := range goadapter.Transports {
-		t.Run(string(transport), func(t *testing.T) {
-			t.Parallel()
-			passes(t, fixtures, transport)
-		})
+		for _, posture := range []conformance.Posture{conformance.PostureClient, conformance.PostureServer} {
+			t.Run(string(transport)+" "+string(posture), func(t *testing.T) {
+				t.Parallel()
+				passes(t, fixtures, &goadapter.Adapter{Transport: transport, Posture: posture})
+			})
+		}
 	}
 }
 
@@ -33,7 +35,7 @@ func TestAdapter_PublishedFixtures(t *testing.T) {
 	for _, transport := range goadapter.Transports {
 		t.Run(string(transport), func(t *testing.T) {
 			t.Parallel()
-			if r := passes(t, fixtures, transport); r.Count(conformance.Passed) != len(fixtures) {
+			if r := passes(t, fixtures, &goadapter.Adapter{Transport: transport}); r.Count(conformance.Passed) != len(fixtures) {
 				t.Errorf("%d of %d published fixtures were tried", r.Count(conformance.Passed), len(fixtures))
 			}
 		})
@@ -41,9 +43,9 @@ func TestAdapter_PublishedFixtures(t *testing.T) {
 }
 
 // passes fails the test for every fixture that fails.
-func passes(t *testing.T, fixtures []*conformance.Fixture, transport goadapter.Transport) *conformance.Report {
+func passes(t *testing.T, fixtures []*conformance.Fixture, a conformance.Adapter) *conformance.Report {
 	t.Helper()
-	r := conformance.Run(t.Context(), fixtures, &goadapter.Adapter{Transport: transport}, &conformance.Options{Parallel: 8})
+	r := conformance.Run(t.Context(), fixtures, a, &conformance.Options{Parallel: 8})
 	for _, res := range r.Results {
 		if res.Status == conformance.Failed {
 			t.Errorf("%s: %q", res.ID, res.Details)

@@ -15,7 +15,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/undolog/undolog/chain"
-	"github.com/undolog/undolog/conformance"
 	"github.com/undolog/undolog/conformance/behavior"
 	"github.com/undolog/undolog/conformance/wire"
 	"github.com/undolog/undolog/interceptors"
@@ -23,46 +22,21 @@ import (
 
 // host is one host of a session, with a raw connection for list and invoke steps.
 type host struct {
+	*behavior.Host
 	name    string
-	server  *interceptors.Server
-	tampers map[string]func(json.RawMessage) (json.RawMessage, error)
 	raw     wire.Conn  // nil when called directly
 	web     *wire.HTTP // over HTTP
 	closers []func() error
-}
-
-func newHost(f *conformance.Fixture, name string, log *behavior.Log) (*host, error) {
-	h := &host{name: name, tampers: map[string]func(json.RawMessage) (json.RawMessage, error){}}
-	h.server = interceptors.NewServer(&interceptors.ServerOptions{
-		LegacyEnvelope: f.Host.LegacyEnvelope, LegacyTimeoutCode: f.Host.LegacyTimeoutCode,
-	})
-	for i := range f.Interceptors {
-		in := &f.Interceptors[i]
-		if in.Host != name {
-			continue
-		}
-		made, err := behavior.New(in, log, nil)
-		if err != nil {
-			return nil, err
-		}
-		if err := h.server.Add(made); err != nil {
-			return nil, err
-		}
-		if tamper := behavior.Tamper(in); tamper != nil {
-			h.tampers[in.Name] = tamper
-		}
-	}
-	return h, nil
 }
 
 // reach starts the host behind the transport and returns it as the engine sees it.
 func (h *host) reach(ctx context.Context, t Transport, strict bool) (chain.Host, error) {
 	switch t {
 	case Direct:
-		if len(h.tampers) == 0 {
-			return chain.Local("host-"+h.name, h.server), nil
+		if len(h.Tampers) == 0 {
+			return chain.Local("host-"+h.name, h.Server), nil
 		}
-		return &tampered{Host: chain.Local("host-"+h.name, h.server), tampers: h.tampers, strict: strict}, nil
+		return &tampered{Host: chain.Local("host-"+h.name, h.Server), tampers: h.Tampers, strict: strict}, nil
 	case HTTP, HTTPLegacy:
 		return h.reachHTTP(ctx, t, strict)
 	}
@@ -71,18 +45,8 @@ func (h *host) reach(ctx context.Context, t Transport, strict bool) (chain.Host,
 
 func milliseconds(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// mcpServer is the host as an MCP server. Results are tampered with on their way out.
-func (h *host) mcpServer() (*mcp.Server, error) {
-	server := mcp.NewServer(&mcp.Implementation{Name: "host"}, &mcp.ServerOptions{Capabilities: h.server.Capabilities()})
-	if err := h.server.Install(server); err != nil {
-		return nil, err
-	}
-	server.AddReceivingMiddleware(behavior.TamperMiddleware(h.tampers))
-	return server, nil
-}
-
 func (h *host) reachPipe(ctx context.Context, t Transport, strict bool) (chain.Host, error) {
-	server, err := h.mcpServer()
+	server, err := h.MCP()
 	if err != nil {
 		return nil, err
 	}
@@ -167,19 +131,12 @@ func (h *host) reachHTTP(ctx context.Context, t Transport, strict bool) (chain.H
 		revision, strict)
 }
 
-// handler is the library's own HTTP handler, but for hosts whose results are tampered with.
+// handler takes a bearer token, where there is one, for the name of the invoker and of its tenant.
 func (h *host) handler() (http.Handler, error) {
-	var handler http.Handler
-	var err error
-	if len(h.tampers) == 0 {
-		handler, err = h.server.Handler(nil)
-	} else {
-		handler, err = h.tamperedHandler()
-	}
+	handler, err := h.Handler()
 	if err != nil {
 		return nil, err
 	}
-	// a token says who invokes, for the cases that need more than one invoker
 	verify := func(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
 		return &auth.TokenInfo{UserID: token, Extra: map[string]any{"tenant": token}}, nil
 	}
@@ -193,30 +150,13 @@ func (h *host) handler() (http.Handler, error) {
 	}), nil
 }
 
-func (h *host) tamperedHandler() (http.Handler, error) {
-	server, err := h.mcpServer()
-	if err != nil {
-		return nil, err
-	}
-	get := func(*http.Request) *mcp.Server { return server }
-	current := mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
-	sessions := mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{JSONResponse: true})
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Mcp-Protocol-Version") == wire.Stateless {
-			current.ServeHTTP(w, r)
-			return
-		}
-		sessions.ServeHTTP(w, r)
-	}), nil
-}
-
 // close ends what reach has begun, clients first.
 func (h *host) close() error {
 	var errs []error
 	for i := len(h.closers) - 1; i >= 0; i-- {
 		errs = append(errs, h.closers[i]())
 	}
-	h.server.Wait()
+	h.Server.Wait()
 	return errors.Join(errs...)
 }
 

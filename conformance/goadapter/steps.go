@@ -27,7 +27,7 @@ func (s *session) List(ctx context.Context, event *string) (*conformance.Answer,
 	if event != nil {
 		filter = *event
 	}
-	listed, err := h.server.List(filter)
+	listed, err := h.Server.List(filter)
 	if err != nil {
 		return refused(err), nil
 	}
@@ -45,7 +45,7 @@ func (s *session) Invoke(ctx context.Context, params json.RawMessage) (*conforma
 	if err != nil {
 		return refused(err), nil
 	}
-	res, err := h.server.Invoke(ctx, p)
+	res, err := h.Server.Invoke(ctx, p)
 	if err != nil {
 		return refused(err), nil
 	}

@@ -1,0 +1,280 @@
+// Package enginecheck checks an engine that is a program, from both of its sides: it is the interceptor
+// host that the engine asks, the MCP server that the engine stands before, and the agent that calls.
+//
+// The engine speaks MCP on its standard input and output. Each fixture starts it anew. What one phase came
+// to shows from outside: whether the server was called, with which params, what the agent got.
+package enginecheck
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/undolog/undolog/conformance"
+	"github.com/undolog/undolog/conformance/behavior"
+	"github.com/undolog/undolog/conformance/wire"
+	"github.com/undolog/undolog/interceptors"
+)
+
+// Engine is the program to check.
+type Engine struct {
+	// Command has {hosts} where the URL of the interceptor host goes, {upstream} where that of the MCP
+	// server, and {config} where the path of a file made from Config; in any argument.
+	Command []string
+	// Config is a template of the engine's configuration: {hosts} and {upstream} are replaced in it.
+	Config string
+	// Posture is the side of the trust boundary that the engine stands on. Defaults to client.
+	Posture conformance.Posture
+	// Env is added to the environment of the program.
+	Env []string
+	// Errs gets the program's standard error; nil discards it.
+	Errs io.Writer
+}
+
+// Run tries the fixtures that an engine can be asked from outside; the others are skipped.
+func Run(ctx context.Context, e *Engine, fixtures []*conformance.Fixture, opts *conformance.Options) *conformance.Report {
+	return conformance.Run(ctx, fixtures, &adapter{e}, opts)
+}
+
+type adapter struct{ engine *Engine }
+
+func (a *adapter) Name() string { return strings.Join(a.engine.Command, " ") }
+
+func (a *adapter) Has(f conformance.Feature) bool {
+	if name, ok := strings.CutPrefix(string(f), "behavior:"); ok {
+		return behavior.Known(name)
+	}
+	return slices.Contains([]conformance.Feature{conformance.FeatureServerPosture, conformance.FeatureDescriptor,
+		conformance.FeatureCalls, conformance.FeatureExchange}, f)
+}
+
+// CreateSession implements conformance.Adapter.
+func (a *adapter) CreateSession(ctx context.Context, f *conformance.Fixture) (conformance.Session, error) {
+	if why := a.unasked(f); why != "" {
+		return nil, fmt.Errorf("%w: %s", conformance.ErrUnsupported, why)
+	}
+	s := new(session)
+	host, err := behavior.NewHost(f, "", &s.log, s.counts)
+	if err != nil {
+		return nil, err
+	}
+	handler, err := host.Handler()
+	if err != nil {
+		return nil, err
+	}
+	s.host = httptest.NewServer(handler)
+	s.target = newUpstream(toolNames(f))
+	s.upstream = httptest.NewServer(s.target)
+	if err := s.start(ctx, a.engine); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// unasked says why a fixture cannot be asked of an engine from outside.
+func (a *adapter) unasked(f *conformance.Fixture) string {
+	own := a.engine.Posture
+	if own == "" {
+		own = conformance.PostureClient
+	}
+	if f.Posture != conformance.PostureAny && f.Posture != own {
+		return "it is about the posture of a " + string(f.Posture)
+	}
+	for i := range f.Steps {
+		s := &f.Steps[i]
+		if s.Context != nil && s.Context.SessionID != "" {
+			return "how an engine names sessions is its own"
+		}
+		if s.Phase == "request" && s.Op == conformance.OpApply && toolName(s.Payload) == "" {
+			return "the payload is no tool call"
+		}
+	}
+	return ""
+}
+
+// toolNames are the tools that the fixture's steps call.
+func toolNames(f *conformance.Fixture) []string {
+	names := []string{carrierTool}
+	for i := range f.Steps {
+		if name := toolName(f.Steps[i].Payload); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func toolName(payload json.RawMessage) string {
+	var p struct {
+		Name string `json:"name"`
+	}
+	_ = json.Unmarshal(payload, &p) // what is no tool call has no name
+	return p.Name
+}
+
+// session is an engine with its three neighbours.
+type session struct {
+	log      behavior.Log
+	phase    atomic.Value // string: the phase under test, empty for both
+	host     *httptest.Server
+	upstream *httptest.Server
+	target   *upstream
+	agent    *wire.Lines
+	config   string
+}
+
+// counts lets the invocations of the phase under test count; in the other one every interceptor passes.
+func (s *session) counts(in *interceptors.Invocation) bool {
+	phase, _ := s.phase.Load().(string)
+	return phase == "" || string(in.Phase) == phase
+}
+
+func (s *session) start(ctx context.Context, e *Engine) error {
+	replace := strings.NewReplacer("{hosts}", s.host.URL, "{upstream}", s.upstream.URL)
+	if e.Config != "" {
+		file, err := os.CreateTemp("", "engine-*.yaml")
+		if err != nil {
+			return err
+		}
+		s.config = file.Name()
+		_, err = file.WriteString(replace.Replace(e.Config))
+		if err = errors.Join(err, file.Close()); err != nil {
+			return err
+		}
+	}
+	argv := make([]string, len(e.Command))
+	for i, arg := range e.Command {
+		argv[i] = strings.ReplaceAll(replace.Replace(arg), "{config}", s.config)
+	}
+	agent, err := wire.Command(argv, e.Errs, e.Env...)
+	if err != nil {
+		return err
+	}
+	s.agent = agent
+	_, err = agent.Start(ctx, wire.Legacy)
+	return err
+}
+
+// Calls implements conformance.Counter.
+func (s *session) Calls() map[string][]json.RawMessage { return s.log.Calls() }
+
+func (s *session) List(context.Context, *string) (*conformance.Answer, error) {
+	return nil, conformance.ErrUnsupported
+}
+
+func (s *session) Invoke(context.Context, json.RawMessage) (*conformance.Answer, error) {
+	return nil, conformance.ErrUnsupported
+}
+
+// carrierTool is called where a fixture says no more than what the response is.
+const carrierTool = "echo"
+
+const carrier = `{"name":"echo","arguments":{"note":"NOTE"}}`
+
+// Apply sends a tool call through the engine and looks at one phase of it.
+func (s *session) Apply(ctx context.Context, step *conformance.Step) (*conformance.Decision, error) {
+	s.phase.Store(step.Phase)
+	params, answer := step.Payload, json.RawMessage(`{"content":[{"type":"text","text":"answered"}]}`)
+	if step.Phase == "response" {
+		params, answer = json.RawMessage(carrier), step.Payload
+	}
+	got, received, err := s.exchange(ctx, params, &conformance.Upstream{Result: answer})
+	if err != nil {
+		return nil, err
+	}
+	if step.Phase == "response" {
+		return decideResponse(got, received)
+	}
+	return decideRequest(got, received)
+}
+
+// decideRequest reads the decision of a request phase: the target was called, or it was not.
+func decideRequest(got *conformance.Answer, received json.RawMessage) (*conformance.Decision, error) {
+	switch {
+	case received == nil && !denied(got):
+		return nil, fmt.Errorf("the target was not called, and the agent got a result: %.300s", got.Result)
+	case received == nil:
+		return &conformance.Decision{Decision: "deny", Visible: string(got.Raw)}, nil
+	case got.Error != nil:
+		return nil, fmt.Errorf("the target was called and answered, and the agent got error %d: %s", got.Error.Code, got.Error.Message)
+	}
+	return &conformance.Decision{Decision: "allow", FinalPayload: stripped(received)}, nil
+}
+
+func decideResponse(got *conformance.Answer, received json.RawMessage) (*conformance.Decision, error) {
+	switch {
+	case received == nil:
+		return nil, errors.New("the target was not called, and only the response phase had anything against it")
+	case denied(got):
+		return &conformance.Decision{Decision: "deny", Visible: string(got.Raw)}, nil
+	}
+	return &conformance.Decision{Decision: "allow", FinalPayload: stripped(got.Result)}, nil
+}
+
+// denied reports a refusal: a JSON-RPC error, or, as some engines have it, a tool result that is one.
+func denied(a *conformance.Answer) bool {
+	var result struct {
+		IsError bool `json:"isError"`
+	}
+	return a.Error != nil || json.Unmarshal(a.Result, &result) == nil && result.IsError
+}
+
+// stripped is a payload without what the protocol and engines add to every message.
+func stripped(payload json.RawMessage) json.RawMessage {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(payload, &members) != nil || members == nil {
+		return payload
+	}
+	for _, name := range []string{"_meta", "resultType", "ttlMs", "cacheScope"} {
+		delete(members, name)
+	}
+	raw, err := json.Marshal(members)
+	if err != nil {
+		return payload
+	}
+	return raw
+}
+
+// Exchange implements conformance.Exchanger.
+func (s *session) Exchange(ctx context.Context, step *conformance.Step) (*conformance.Exchanged, error) {
+	s.phase.Store("")
+	got, received, err := s.exchange(ctx, step.Payload, step.Upstream)
+	if err != nil {
+		return nil, err
+	}
+	x := &conformance.Exchanged{Answer: *got}
+	if received != nil {
+		x.Received = stripped(received)
+	}
+	return x, nil
+}
+
+func (s *session) exchange(ctx context.Context, params json.RawMessage, u *conformance.Upstream) (*conformance.Answer, json.RawMessage, error) {
+	s.target.script(u)
+	got, err := s.agent.Call(ctx, "tools/call", params)
+	if err != nil {
+		return nil, nil, err
+	}
+	return got, s.target.received(), nil
+}
+
+func (s *session) Close() error {
+	var err error
+	if s.agent != nil {
+		err = s.agent.Close()
+	}
+	if s.config != "" {
+		err = errors.Join(err, os.Remove(s.config))
+	}
+	for _, server := range []*httptest.Server{s.host, s.upstream} {
+		server.CloseClientConnections()
+		server.Close()
+	}
+	return err
+}

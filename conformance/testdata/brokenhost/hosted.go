@@ -1,0 +1,233 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+type hook struct {
+	Events []string `json:"events"`
+	Phase  string   `json:"phase"`
+}
+
+// hosted is an interceptor: a validator that denies or passes, or a mutator that shouts or does nothing.
+type hosted struct {
+	name, typ string
+	hooks     []hook
+	schema    object
+	acts      bool
+}
+
+var all = []hosted{
+	{"v/deny", "validation", []hook{{[]string{"tools/call"}, "request"}}, nil, true},
+	{"v/pass", "validation", []hook{{[]string{"*"}, "request"}}, object{"type": "object", "required": []string{"level"}}, false},
+	{"v/quiet", "validation", []hook{{[]string{"tools/call", "prompts/get"}, "request"}, {[]string{"tools/call"}, "response"}}, nil, false},
+	{"m/shout", "mutation", []hook{{[]string{"tools/call"}, "request"}}, nil, true},
+	{"m/same", "mutation", []hook{{[]string{"tools/*"}, "request"}, {[]string{"tools/*"}, "response"}}, nil, false},
+}
+
+func (h *hook) covers(event string) bool {
+	return slices.ContainsFunc(h.Events, func(p string) bool {
+		if is("filter-no-wildcards") {
+			return p == event
+		}
+		if prefix, ok := strings.CutSuffix(p, "*"); ok {
+			return strings.HasPrefix(event, prefix)
+		}
+		return p == event
+	})
+}
+
+func (h *hosted) hooked(event, phase string) bool {
+	return slices.ContainsFunc(h.hooks, func(k hook) bool { return (phase == "" || k.Phase == phase) && k.covers(event) })
+}
+
+func (h *hosted) descriptor(event string) object {
+	d := object{"name": h.name, "type": h.typ, "hooks": h.hooks}
+	if h.schema != nil {
+		d["configSchema"] = h.schema
+	}
+	if event != "" && is("filter-narrows-hooks") {
+		d["hooks"] = slices.DeleteFunc(slices.Clone(h.hooks), func(k hook) bool { return !k.covers(event) })
+	}
+	switch {
+	case is("default-mode"):
+		d["mode"] = "active"
+	case is("null-version"):
+		d["version"] = nil
+	case is("fail-open-false"):
+		d["failOpen"] = false
+	case is("phase-both"):
+		d["hooks"] = []hook{{h.hooks[0].Events, "both"}}
+	}
+	return d
+}
+
+func list(q *request) (object, *failure) {
+	var p struct {
+		Event json.RawMessage `json:"event"`
+	}
+	_ = json.Unmarshal(q.Params, &p)
+	event := ""
+	if p.Event != nil {
+		if json.Unmarshal(p.Event, &event) != nil || strings.Contains(event, "*") && !is("filter-pattern") {
+			return nil, refusal(-32602, "event is one event")
+		}
+	}
+	if is("filter-ignored") {
+		event = ""
+	}
+	found := []object{}
+	for i := range all {
+		if event == "" || all[i].hooked(event, "") {
+			found = append(found, all[i].descriptor(event))
+		}
+	}
+	switch {
+	case is("unstable-order") && lists.Add(1)%2 == 0:
+		slices.Reverse(found)
+	case is("twice") && len(found) > 0:
+		found = append(found, found[0])
+	case is("null-list"):
+		return object{"interceptors": nil}, nil
+	}
+	return object{"interceptors": found}, nil
+}
+
+type params struct {
+	Name      string          `json:"name"`
+	Event     string          `json:"event"`
+	Phase     string          `json:"phase"`
+	Payload   json.RawMessage `json:"payload"`
+	Config    json.RawMessage `json:"config"`
+	TimeoutMs int             `json:"timeoutMs"`
+	Context   *struct {
+		Principal *struct {
+			Type string `json:"type"`
+		} `json:"principal"`
+	} `json:"context"`
+}
+
+func (p *params) wrong() bool {
+	principal := p.Context != nil && p.Context.Principal != nil && !slices.Contains([]string{"user", "service", "anonymous"}, p.Context.Principal.Type)
+	return p.Name == "" || p.Event == "" || p.Phase != "request" && p.Phase != "response" || p.TimeoutMs < 0 || principal ||
+		p.Config != nil && !isObject(p.Config) && !is("config")
+}
+
+func invoke(q *request) (object, *failure) {
+	var p params
+	if err := json.Unmarshal(q.Params, &p); err != nil || p.wrong() {
+		if is("malformed-code") {
+			return nil, refusal(-32603, "internal error")
+		}
+		return nil, refusal(-32602, "params")
+	}
+	if is("strict-params") && bytes.Contains(q.Params, []byte("undologConformance")) {
+		return nil, refusal(-32602, "unknown member")
+	}
+	i := slices.IndexFunc(all, func(h hosted) bool { return h.name == p.Name })
+	if i < 0 {
+		if is("unknown-name-code") {
+			return nil, refusal(-32601, "no such interceptor", "name", p.Name)
+		}
+		return nil, refusal(-32602, "no such interceptor", "name", p.Name)
+	}
+	h := &all[i]
+	if failed := h.refuse(&p); failed != nil {
+		return nil, failed
+	}
+	return h.run(&p), nil
+}
+
+func (h *hosted) refuse(p *params) *failure {
+	checked := h.hooked(p.Event, p.Phase)
+	if is("no-hook-check") || is("no-phase-check") && h.hooked(p.Event, "") {
+		checked = true
+	}
+	if !checked {
+		if is("no-advertised-hooks") {
+			return refusal(-32602, "not hooked", "name", h.name)
+		}
+		return refusal(-32602, "not hooked", "name", h.name, "advertisedHooks", h.hooks)
+	}
+	if p.Config != nil && h.schema != nil && !bytes.Contains(p.Config, []byte("level")) && !is("config") {
+		return refusal(-32602, "config", "name", h.name)
+	}
+	return nil
+}
+
+func (h *hosted) run(p *params) object {
+	r := object{"interceptor": h.name, "type": h.typ, "phase": p.Phase}
+	if is("wrong-echo") {
+		r["phase"] = "request"
+		r["interceptor"] = "x"
+	}
+	if is("extra-member") {
+		r["vendor"] = object{"verdict": "ALLOW"}
+	}
+	if h.typ == "validation" {
+		return h.judge(r)
+	}
+	return h.change(r, p)
+}
+
+func (h *hosted) judge(r object) object {
+	if !h.acts {
+		r["valid"] = true
+		if is("pass-with-severity") {
+			r["severity"] = "info"
+		}
+		if is("null-members") {
+			r["messages"] = nil
+		}
+		return r
+	}
+	messages := []object{{"message": "no", "severity": "error"}}
+	if is("denial-without-message") {
+		messages = []object{}
+	}
+	r["valid"], r["severity"], r["messages"] = false, "error", messages
+	if is("denial-without-severity") {
+		delete(r, "severity")
+	}
+	if is("nested") {
+		return object{"interceptor": r["interceptor"], "type": r["type"], "phase": r["phase"],
+			"validation": object{"valid": false, "severity": "error", "messages": messages}}
+	}
+	return r
+}
+
+func (h *hosted) change(r object, p *params) object {
+	payload, wrapped := unwrap(p)
+	changed := payload
+	if h.acts {
+		changed = bytes.ReplaceAll(payload, []byte(`"note":"hello"`), []byte(`"note":"HELLO"`))
+	}
+	changed = sameNumbers(changed)
+	if wrapped && !is("unwraps") {
+		changed = json.RawMessage(`{"method":"` + p.Event + `","params":` + string(changed) + `}`)
+	}
+	r["modified"], r["payload"] = h.acts && p.Phase == "request", changed
+	switch {
+	case is("lie-unmodified"):
+		r["modified"] = false
+	case is("lie-modified"):
+		r["modified"] = true
+	case is("no-payload") && r["modified"] == false:
+		delete(r, "payload")
+	}
+	return r
+}
+
+func unwrap(p *params) (payload json.RawMessage, wrapped bool) {
+	var w struct {
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
+	}
+	if json.Unmarshal(p.Payload, &w) == nil && w.Method == p.Event && p.Event != "" {
+		return w.Params, true
+	}
+	return p.Payload, false
+}
