@@ -26,7 +26,7 @@ type Options struct {
 	// Server names the server that the tools belong to, in the log and in policies. Defaults to what the
 	// exchange's attribute "dev.undolog/server" says.
 	Server string
-	// Logger gets what the chain and the interceptors have to tell. Defaults to none.
+	// Logger gets what the chain and the interceptors have to tell. Defaults to silence.
 	Logger *slog.Logger
 }
 
