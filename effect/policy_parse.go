@@ -7,61 +7,62 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/undolog/undolog/internal/yamlfile"
 )
 
 // ParsePolicy reads a policy file. name is shown in errors and in Contract.Source. The error joins one
 // *PolicyError for everything that is wrong, in the order of the file.
 func ParsePolicy(name string, data []byte) (*Policy, error) {
-	y, err := readYAML(name, data)
+	f, err := yamlfile.Read(name, "policy", data)
 	if err != nil {
 		return nil, err
 	}
-	if err := y.checkSchema(); err != nil {
+	if err := compiledSchema().Check(f); err != nil {
 		return nil, err
 	}
-	var f policyFile
-	if err := json.Unmarshal(y.json, &f); err != nil {
-		return nil, y.errorf(place{}, "%v", err)
+	var p policyFile
+	if err := json.Unmarshal(f.JSON, &p); err != nil {
+		return nil, f.Errorf(yamlfile.Place{}, "%v", err)
 	}
-	if err := y.checkRules(f.Tools); err != nil {
+	if err := checkRules(f, p.Tools); err != nil {
 		return nil, err
 	}
-	sum, err := DigestOf(y.json)
+	sum, err := DigestOf(f.JSON)
 	if err != nil {
-		return nil, y.errorf(place{}, "%v", err)
+		return nil, f.Errorf(yamlfile.Place{}, "%v", err)
 	}
-	return &Policy{Digest: sum.String(), name: filepath.Base(name), servers: f.Servers, tools: f.Tools}, nil
+	return &Policy{Digest: sum.String(), name: filepath.Base(name), servers: p.Servers, tools: p.Tools}, nil
 }
 
 // checkRules completes the rules with what the schema cannot read and returns what contradicts itself.
-func (y *yamlFile) checkRules(rules []toolRule) error {
+func checkRules(f *yamlfile.File, rules []toolRule) error {
 	var found []error
 	for i := range rules {
-		c := ruleCheck{file: y, rule: &rules[i], location: []string{"tools", strconv.Itoa(i)}}
-		rules[i].line = y.values[pointerOf(c.location)].line
+		c := ruleCheck{file: f, rule: &rules[i], location: []string{"tools", strconv.Itoa(i)}}
+		rules[i].line = f.Value(c.location...).Line
 		c.durations()
 		c.contradictions()
 		found = append(found, c.found...)
 	}
-	return inOrder(found)
+	return yamlfile.InOrder(found)
 }
 
 // ruleCheck gathers what is wrong with one rule.
 type ruleCheck struct {
-	file     *yamlFile
+	file     *yamlfile.File
 	rule     *toolRule
 	location []string
 	found    []error
 }
 
 func (c *ruleCheck) has(field string) bool {
-	_, ok := c.file.keys[pointerOf(c.location).AppendToken(field)]
-	return ok
+	return c.file.Has(append(slices.Clone(c.location), field)...)
 }
 
 func (c *ruleCheck) refuse(field, format string, args ...any) {
-	where := c.file.keys[pointerOf(c.location).AppendToken(field)]
-	c.found = append(c.found, c.file.errorf(where, format, args...))
+	where := c.file.Key(append(slices.Clone(c.location), field)...)
+	c.found = append(c.found, c.file.Errorf(where, format, args...))
 }
 
 func (c *ruleCheck) durations() {

@@ -1,4 +1,4 @@
-package effect
+package yamlfile
 
 import (
 	"bytes"
@@ -16,65 +16,85 @@ import (
 )
 
 const (
-	maxPolicySize  = 256 << 10
-	maxPolicyDepth = 32
+	maxSize  = 256 << 10
+	maxDepth = 32
 )
 
-// PolicyError is one thing that is wrong in a policy file, and what to do about it.
-type PolicyError struct {
+// Error is one thing that is wrong in a file, and what to do about it.
+type Error struct {
 	File         string
 	Line, Column int // from 1; zero: the whole file
 	Reason       string
 }
 
-func (e *PolicyError) Error() string {
+func (e *Error) Error() string {
 	if e.Line == 0 {
 		return e.File + ": " + e.Reason
 	}
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Reason)
 }
 
-// yamlFile is a YAML file as JSON, with the place of every value: what checks the JSON can still point
-// into the file.
-type yamlFile struct {
+// Place is where something stands, from 1; zero is the whole file.
+type Place struct{ Line, Column int }
+
+// File is a YAML file as JSON, with the place of every value: what checks the JSON can still point into
+// the file.
+type File struct {
+	JSON []byte
+
 	name   string
-	json   []byte
-	keys   map[jsontext.Pointer]place // of members, where their name stands
-	values map[jsontext.Pointer]place
+	kind   string                     // what the file is, for messages: a policy
+	keys   map[jsontext.Pointer]Place // of members, where their name stands
+	values map[jsontext.Pointer]Place
 }
 
-type place struct{ line, column int }
-
-// readYAML converts a file with one document. It takes plain YAML only: no anchors, aliases, merge keys
-// and tags, so that a file is no larger than it looks.
-func readYAML(name string, data []byte) (*yamlFile, error) {
-	y := &yamlFile{name: name, keys: map[jsontext.Pointer]place{}, values: map[jsontext.Pointer]place{}}
+// Read converts a file with one document. It takes plain YAML only: no anchors, aliases, merge keys and
+// tags, so that a file is no larger than it looks. kind says in errors what the file is.
+func Read(name, kind string, data []byte) (*File, error) {
+	f := &File{name: name, kind: kind, keys: map[jsontext.Pointer]Place{}, values: map[jsontext.Pointer]Place{}}
 	switch {
-	case len(data) > maxPolicySize:
-		return nil, y.errorf(place{}, "has %d bytes: a policy has at most %d", len(data), maxPolicySize)
+	case len(data) > maxSize:
+		return nil, f.Errorf(Place{}, "has %d bytes: a %s has at most %d", len(data), kind, maxSize)
 	case !utf8.Valid(data):
-		return nil, y.errorf(place{}, "is not valid UTF-8: save it as UTF-8 text")
+		return nil, f.Errorf(Place{}, "is not valid UTF-8: save it as UTF-8 text")
 	case bytes.IndexByte(data, 0) >= 0:
-		return nil, y.errorf(place{}, "holds a NUL byte: it is not a text file")
+		return nil, f.Errorf(Place{}, "holds a NUL byte: it is not a text file")
 	}
 	if p, deep := tooDeep(data); deep {
-		return nil, y.errorf(p, "nested deeper than %d levels", maxPolicyDepth)
+		return nil, f.Errorf(p, "nested deeper than %d levels", maxDepth)
 	}
-	body, err := y.parse(data)
+	body, err := f.parse(data)
 	if err != nil {
 		return nil, err
 	}
 	var out bytes.Buffer
-	if err := y.convert(&out, body, "", 0); err != nil {
+	if err := f.convert(&out, body, "", 0); err != nil {
 		return nil, err
 	}
-	y.json = out.Bytes()
-	return y, nil
+	f.JSON = out.Bytes()
+	return f, nil
+}
+
+// Key is where the name of a member stands; zero when it is not there.
+func (f *File) Key(location ...string) Place { return f.keys[pointerOf(location)] }
+
+// Value is where a value begins; zero when it is not there.
+func (f *File) Value(location ...string) Place { return f.values[pointerOf(location)] }
+
+// Has reports whether a member is there.
+func (f *File) Has(location ...string) bool {
+	_, ok := f.keys[pointerOf(location)]
+	return ok
+}
+
+// Errorf makes the error for what is wrong at a place.
+func (f *File) Errorf(at Place, format string, args ...any) error {
+	return &Error{File: f.name, Line: at.Line, Column: at.Column, Reason: fmt.Sprintf(format, args...)}
 }
 
 // tooDeep finds nesting by brackets and by indicators in a row. It is checked before parsing because the
 // parser recurses; brackets in texts count too, which no honest policy notices.
-func tooDeep(data []byte) (place, bool) {
+func tooDeep(data []byte) (Place, bool) {
 	line, start, brackets, indicators := 1, 0, 0, 0
 	for i, c := range data {
 		switch c {
@@ -89,87 +109,83 @@ func tooDeep(data []byte) (place, bool) {
 				indicators++
 			}
 		}
-		if brackets > maxPolicyDepth || indicators > maxPolicyDepth {
-			return place{line, i - start + 1}, true
+		if brackets > maxDepth || indicators > maxDepth {
+			return Place{line, i - start + 1}, true
 		}
 	}
-	return place{}, false
+	return Place{}, false
 }
 
 // parse returns the only document. The parser's panics are its bugs, and become errors here because the
 // file is not ours.
-func (y *yamlFile) parse(data []byte) (body ast.Node, err error) {
+func (f *File) parse(data []byte) (body ast.Node, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			body, err = nil, y.errorf(place{}, "is not YAML that can be read (%v)", r)
+			body, err = nil, f.Errorf(Place{}, "is not YAML that can be read (%v)", r)
 		}
 	}()
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
-		return nil, y.syntax(err)
+		return nil, f.syntax(err)
 	}
 	for _, doc := range file.Docs {
 		switch {
 		case doc.Body == nil:
 		case body != nil:
-			return nil, y.errorf(placeOf(doc.Body), "a second document: a policy is one document")
+			return nil, f.Errorf(placeOf(doc.Body), "a second document: a %s is one document", f.kind)
 		default:
 			body = doc.Body
 		}
 	}
 	if body == nil {
-		return nil, y.errorf(place{}, "is empty: a policy begins with \"version: 1\"")
+		return nil, f.Errorf(Place{}, "is empty: a %s begins with \"version: 1\"", f.kind)
 	}
 	return body, nil
 }
 
-func (y *yamlFile) syntax(err error) error {
+func (f *File) syntax(err error) error {
 	var detailed yaml.Error
 	if errors.As(err, &detailed) && detailed.GetToken() != nil {
-		return y.errorf(placeOfToken(detailed.GetToken()), "%s", detailed.GetMessage())
+		return f.Errorf(placeOfToken(detailed.GetToken()), "%s", detailed.GetMessage())
 	}
-	return y.errorf(place{}, "%v", err)
-}
-
-func (y *yamlFile) errorf(p place, format string, args ...any) error {
-	return &PolicyError{File: y.name, Line: p.line, Column: p.column, Reason: fmt.Sprintf(format, args...)}
+	return f.Errorf(Place{}, "%v", err)
 }
 
 // convert writes a node as JSON and notes its place.
-func (y *yamlFile) convert(out *bytes.Buffer, node ast.Node, at jsontext.Pointer, depth int) error {
-	if depth > maxPolicyDepth {
-		return y.errorf(placeOf(node), "nested deeper than %d levels", maxPolicyDepth)
+func (f *File) convert(out *bytes.Buffer, node ast.Node, at jsontext.Pointer, depth int) error {
+	if depth > maxDepth {
+		return f.Errorf(placeOf(node), "nested deeper than %d levels", maxDepth)
 	}
-	y.values[at] = placeOf(node)
+	f.values[at] = placeOf(node)
 	switch n := node.(type) {
 	case *ast.MappingNode:
-		return y.mapping(out, n.Values, at, depth)
+		return f.mapping(out, n.Values, at, depth)
 	case *ast.MappingValueNode:
-		return y.mapping(out, []*ast.MappingValueNode{n}, at, depth)
+		return f.mapping(out, []*ast.MappingValueNode{n}, at, depth)
 	case *ast.SequenceNode:
-		return y.sequence(out, n.Values, at, depth)
+		return f.sequence(out, n.Values, at, depth)
 	}
-	return y.scalar(out, node)
+	return f.scalar(out, node)
 }
 
-func (y *yamlFile) mapping(out *bytes.Buffer, members []*ast.MappingValueNode, at jsontext.Pointer, depth int) error {
+func (f *File) mapping(out *bytes.Buffer, members []*ast.MappingValueNode, at jsontext.Pointer, depth int) error {
 	out.WriteByte('{')
 	for i, m := range members {
 		name, ok := m.Key.(*ast.StringNode)
 		if !ok {
-			return y.errorf(placeOf(m.Key), "a name must be plain text here, not %s", describe(m.Key))
+			return f.Errorf(placeOf(m.Key), "a name must be plain text here, not %s", describe(m.Key))
 		}
 		if i > 0 {
 			out.WriteByte(',')
 		}
 		below := at.AppendToken(name.Value)
-		if _, twice := y.keys[below]; twice {
-			return y.errorf(placeOf(name), "%q is here twice: keep one", name.Value)
+		if _, twice := f.keys[below]; twice {
+			return f.Errorf(placeOf(name), "%q is here twice: keep one", name.Value)
 		}
-		y.keys[below] = placeOf(name)
+		f.keys[below] = placeOf(name)
 		writeString(out, name.Value)
 		out.WriteByte(':')
-		if err := y.convert(out, m.Value, below, depth+1); err != nil {
+		if err := f.convert(out, m.Value, below, depth+1); err != nil {
 			return err
 		}
 	}
@@ -177,13 +193,13 @@ func (y *yamlFile) mapping(out *bytes.Buffer, members []*ast.MappingValueNode, a
 	return nil
 }
 
-func (y *yamlFile) sequence(out *bytes.Buffer, elements []ast.Node, at jsontext.Pointer, depth int) error {
+func (f *File) sequence(out *bytes.Buffer, elements []ast.Node, at jsontext.Pointer, depth int) error {
 	out.WriteByte('[')
 	for i, element := range elements {
 		if i > 0 {
 			out.WriteByte(',')
 		}
-		if err := y.convert(out, element, at.AppendToken(strconv.Itoa(i)), depth+1); err != nil {
+		if err := f.convert(out, element, at.AppendToken(strconv.Itoa(i)), depth+1); err != nil {
 			return err
 		}
 	}
@@ -191,7 +207,7 @@ func (y *yamlFile) sequence(out *bytes.Buffer, elements []ast.Node, at jsontext.
 	return nil
 }
 
-func (y *yamlFile) scalar(out *bytes.Buffer, node ast.Node) error {
+func (f *File) scalar(out *bytes.Buffer, node ast.Node) error {
 	switch n := node.(type) {
 	case *ast.StringNode:
 		writeString(out, n.Value)
@@ -206,7 +222,7 @@ func (y *yamlFile) scalar(out *bytes.Buffer, node ast.Node) error {
 	case *ast.NullNode:
 		out.WriteString("null")
 	default:
-		return y.errorf(placeOf(node), "%s cannot stand in a policy: write the value out", describe(node))
+		return f.Errorf(placeOf(node), "%s cannot stand in a %s: write the value out", describe(node), f.kind)
 	}
 	return nil
 }
@@ -236,7 +252,7 @@ func describe(node ast.Node) string {
 }
 
 // placeOf returns where a node begins: a mapping begins at its first name.
-func placeOf(node ast.Node) place {
+func placeOf(node ast.Node) Place {
 	switch n := node.(type) {
 	case *ast.MappingNode:
 		if len(n.Values) > 0 {
@@ -245,14 +261,14 @@ func placeOf(node ast.Node) place {
 	case *ast.MappingValueNode:
 		return placeOf(n.Key)
 	case nil:
-		return place{}
+		return Place{}
 	}
 	return placeOfToken(node.GetToken())
 }
 
-func placeOfToken(t *token.Token) place {
+func placeOfToken(t *token.Token) Place {
 	if t == nil || t.Position == nil {
-		return place{}
+		return Place{}
 	}
-	return place{t.Position.Line, t.Position.Column}
+	return Place{t.Position.Line, t.Position.Column}
 }

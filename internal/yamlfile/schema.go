@@ -1,8 +1,7 @@
-package effect
+package yamlfile
 
 import (
 	"bytes"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -19,67 +17,109 @@ import (
 	"golang.org/x/text/message"
 )
 
-//go:embed policy.schema.json
-var policySchema string
+// Schema is the JSON Schema of a kind of file, with the words for what it refuses. Its text is trusted:
+// New panics on one that cannot be compiled.
+type Schema struct {
+	compiled *jsonschema.Schema
+	root     schemaNode
+	defs     map[string]schemaNode
+	words    Words
+}
 
-// PolicySchema returns the JSON Schema of policy files.
-func PolicySchema() string { return policySchema }
+// Words are what a Schema says beyond what every file is told. nil funcs say nothing.
+type Words struct {
+	// Pattern says what a text that a pattern refuses must be. name is the field's.
+	Pattern func(name string) string
+	// Unknown says what to do about a field that the schema does not have; empty: the usual.
+	Unknown func(location []string, name string) string
+}
 
-const policySchemaID = "https://undolog.dev/policy.schema.json"
+// schemaNode is as much of a schema as tells which fields may stand where.
+type schemaNode struct {
+	Ref        string                `json:"$ref"`
+	Properties map[string]schemaNode `json:"properties"`
+	Items      *schemaNode           `json:"items"`
+	Others     json.RawMessage       `json:"additionalProperties"`
+}
 
-var compiledSchema = sync.OnceValue(func() *jsonschema.Schema {
-	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(policySchema))
+// NewSchema compiles a schema, whose $id must be id.
+func NewSchema(id, text string, words Words) *Schema {
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 	if err != nil {
 		panic(err)
 	}
 	compiler := jsonschema.NewCompiler()
-	if err := compiler.AddResource(policySchemaID, doc); err != nil {
+	if err := compiler.AddResource(id, doc); err != nil {
 		panic(err)
 	}
-	return compiler.MustCompile(policySchemaID)
-})
-
-// schemaFields are the names that the schema knows: of the file, of a server entry, of a rule.
-var schemaFields = sync.OnceValue(func() map[string][]string {
-	type fields struct {
-		Properties map[string]json.RawMessage `json:"properties"`
+	s := &Schema{compiled: compiler.MustCompile(id), words: words}
+	var defs struct {
+		Defs map[string]schemaNode `json:"$defs"`
 	}
-	var schema struct {
-		fields
-		Defs map[string]fields `json:"$defs"`
-	}
-	if err := json.Unmarshal([]byte(policySchema), &schema); err != nil {
+	if err := errors.Join(json.Unmarshal([]byte(text), &s.root), json.Unmarshal([]byte(text), &defs)); err != nil {
 		panic(err)
 	}
-	names := func(f fields) []string { return slices.Sorted(maps.Keys(f.Properties)) }
-	return map[string][]string{
-		"": names(schema.fields), "servers": names(schema.Defs["server"]), "tools": names(schema.Defs["rule"]),
-	}
-})
+	s.defs = defs.Defs
+	return s
+}
 
-// checkSchema returns what the schema has against the file, in the order of the file.
-func (y *yamlFile) checkSchema() error {
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(y.json))
+// fields are the names that may stand in the object at a location.
+func (s *Schema) fields(location []string) []string {
+	at := s.root
+	for _, token := range location {
+		at = s.follow(at)
+		next, known := at.Properties[token]
+		switch {
+		case known:
+			at = next
+		case at.Items != nil:
+			at = *at.Items
+		default: // a mapping with names of the user's choice
+			var other schemaNode
+			_ = json.Unmarshal(at.Others, &other) // false and absent: no fields are known
+			at = other
+		}
+	}
+	return slices.Sorted(maps.Keys(s.follow(at).Properties))
+}
+
+func (s *Schema) follow(n schemaNode) schemaNode {
+	if name, ok := strings.CutPrefix(n.Ref, "#/$defs/"); ok {
+		return s.follow(s.defs[name])
+	}
+	return n
+}
+
+// Check returns what the schema has against the file, in the order of the file.
+func (s *Schema) Check(f *File) error {
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(f.JSON))
 	if err != nil {
-		return y.errorf(place{}, "%v", err)
+		return f.Errorf(Place{}, "%v", err)
 	}
-	err = compiledSchema().Validate(value)
+	err = s.compiled.Validate(value)
 	var invalid *jsonschema.ValidationError
 	switch {
 	case err == nil:
 		return nil
 	case !errors.As(err, &invalid):
-		return y.errorf(place{}, "%v", err)
+		return f.Errorf(Place{}, "%v", err)
 	}
-	return inOrder(y.refusals(invalid))
+	c := check{s, f}
+	return InOrder(c.refusals(invalid))
+}
+
+// check is one file under one schema.
+type check struct {
+	schema *Schema
+	file   *File
 }
 
 const maxShownErrors = 20
 
-// inOrder joins the first errors by their place in the file.
-func inOrder(found []error) error {
+// InOrder joins the first errors by their place in the file.
+func InOrder(found []error) error {
 	slices.SortStableFunc(found, func(a, b error) int {
-		var p, q *PolicyError
+		var p, q *Error
 		if !errors.As(a, &p) || !errors.As(b, &q) {
 			return 0
 		}
@@ -94,60 +134,60 @@ func inOrder(found []error) error {
 	return errors.Join(found...)
 }
 
-func (y *yamlFile) refusals(invalid *jsonschema.ValidationError) []error {
+func (c check) refusals(invalid *jsonschema.ValidationError) []error {
 	if len(invalid.Causes) == 0 {
-		return y.refusal(invalid)
+		return c.refusal(invalid)
 	}
 	var found []error
 	for _, cause := range invalid.Causes {
-		found = append(found, y.refusals(cause)...)
+		found = append(found, c.refusals(cause)...)
 	}
 	return found
 }
 
 // refusal says what is wrong with one value and what to write instead.
-func (y *yamlFile) refusal(invalid *jsonschema.ValidationError) []error {
+func (c check) refusal(invalid *jsonschema.ValidationError) []error {
 	at := pointerOf(invalid.InstanceLocation)
-	where, name := y.values[at], nameOf(invalid.InstanceLocation)
+	where, name := c.file.values[at], c.nameOf(invalid.InstanceLocation)
 	switch k := invalid.ErrorKind.(type) {
 	case *kind.AdditionalProperties:
-		return y.unknown(invalid.InstanceLocation, k.Properties)
+		return c.unknown(invalid.InstanceLocation, k.Properties)
 	case *kind.Required:
-		return []error{y.errorf(where, "%s", missing(k.Missing))}
+		return []error{c.file.Errorf(where, "%s", missing(k.Missing))}
 	case *kind.Const:
 		if got := shown(k.Got); got == strconv.Quote(fmt.Sprint(k.Want)) {
-			return []error{y.errorf(where, "%s is text: write it without quotes", name)}
+			return []error{c.file.Errorf(where, "%s is text: write it without quotes", name)}
 		}
-		return []error{y.errorf(where, "%s is %s: this program reads version %v", name, shown(k.Got), k.Want)}
+		return []error{c.file.Errorf(where, "%s is %s: this program reads version %v", name, shown(k.Got), k.Want)}
 	case *kind.Enum:
-		return []error{y.errorf(where, "%s is %s: write %s", name, shown(k.Got), choices(k.Want))}
+		return []error{c.file.Errorf(where, "%s is %s: write %s", name, shown(k.Got), choices(k.Want))}
 	case *kind.Type:
-		return []error{y.errorf(where, "%s is %s: it must be %s", name, article(k.Got), articles(k.Want))}
+		return []error{c.file.Errorf(where, "%s is %s: it must be %s", name, article(k.Got), articles(k.Want))}
 	case *kind.MinItems, *kind.MinLength:
-		return []error{y.errorf(where, "%s is empty: give it a value or take it away", name)}
+		return []error{c.file.Errorf(where, "%s is empty: give it a value or take it away", name)}
 	case *kind.Pattern:
-		return []error{y.errorf(where, "%s is %s: %s", name, shown(k.Got), patternHint(name))}
+		return []error{c.file.Errorf(where, "%s is %s: %s", name, shown(k.Got), c.patternHint(name))}
 	}
-	return []error{y.errorf(where, "%s: %s", name, invalid.ErrorKind.LocalizedString(message.NewPrinter(language.English)))}
+	return []error{c.file.Errorf(where, "%s: %s", name, invalid.ErrorKind.LocalizedString(message.NewPrinter(language.English)))}
 }
 
 // unknown refuses names that the schema does not have, with the one that was probably meant.
-func (y *yamlFile) unknown(location, names []string) []error {
-	group := ""
-	if len(location) > 0 {
-		group = location[0]
-	}
+func (c check) unknown(location, names []string) []error {
 	var found []error
+	known := c.schema.fields(location)
 	for _, name := range names {
-		where := y.keys[pointerOf(location).AppendToken(name)]
-		known := schemaFields()[group]
+		where := c.file.Key(append(slices.Clone(location), name)...)
+		special := ""
+		if c.schema.words.Unknown != nil {
+			special = c.schema.words.Unknown(location, name)
+		}
 		switch meant := nearest(name, known); {
-		case name == "compensate" && group == "tools":
-			found = append(found, y.errorf(where, "compensate is reserved: this version cannot compensate, take it away"))
+		case special != "":
+			found = append(found, c.file.Errorf(where, "%s", special))
 		case meant != "":
-			found = append(found, y.errorf(where, "unknown field %q: did you mean %q?", name, meant))
+			found = append(found, c.file.Errorf(where, "unknown field %q: did you mean %q?", name, meant))
 		default:
-			found = append(found, y.errorf(where, "unknown field %q: known here are %s", name, strings.Join(known, ", ")))
+			found = append(found, c.file.Errorf(where, "unknown field %q: known here are %s", name, strings.Join(known, ", ")))
 		}
 	}
 	return found
@@ -162,13 +202,13 @@ func pointerOf(location []string) jsontext.Pointer {
 }
 
 // nameOf is the field that a value belongs to: an element of a list goes by the list's name.
-func nameOf(location []string) string {
+func (c check) nameOf(location []string) string {
 	for _, token := range slices.Backward(location) {
 		if _, err := strconv.Atoi(token); err != nil {
 			return token
 		}
 	}
-	return "the policy"
+	return "the " + c.file.kind
 }
 
 func missing(fields []string) string {
@@ -227,10 +267,9 @@ func articles(kinds []string) string {
 	return strings.Join(texts, " or ")
 }
 
-func patternHint(name string) string {
-	switch name {
-	case "window", "timeout", "lease":
-		return "it must be a duration such as 90s, 10m, 1h30m or 2d"
+func (c check) patternHint(name string) string {
+	if c.schema.words.Pattern == nil {
+		return "it does not have the form that is wanted here"
 	}
-	return "it must be an argument's name, or a JSON pointer such as /meta/ts (with ~1 for / and ~0 for ~)"
+	return c.schema.words.Pattern(name)
 }
