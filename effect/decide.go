@@ -113,7 +113,7 @@ func (d *decision) first() Verdict {
 	return Verdict{Action: ActAsk, Lookalike: like.ID, Reason: fmt.Sprintf(
 		"an equal call of %s on %s is on record as effect %s under another key or run, and policy asks a person first: "+
 			"it was not run. A person can allow one more run with \"undolog again %s\".",
-		d.call.Tool, d.call.Server, like.ID, like.ID)}
+		d.call.Tool, d.call.Server, like.ID, like.Reference())}
 }
 
 // conflict returns why the call cannot be the recorded one although it has its key or run; empty when it
@@ -147,7 +147,7 @@ func (d *decision) inDoubt() Verdict {
 	}
 	return Verdict{Action: ActInDoubt, Reason: fmt.Sprintf(
 		"%s on %s was sent before and its outcome was lost: it may or may not have been applied, so it was not sent again. "+
-			"Check at the target; a person settles it with \"undolog resolve %s\".", d.call.Tool, d.call.Server, d.latest.ID)}
+			"Check at the target; a person settles it with \"undolog resolve %s\".", d.call.Tool, d.call.Server, d.latest.Reference())}
 }
 
 // settled decides on a call whose effect is on record with an answer.
@@ -197,7 +197,7 @@ func (d *decision) repeat() Verdict {
 func (d *decision) ask(why string) Verdict {
 	return Verdict{Action: ActAsk, Reason: fmt.Sprintf(
 		"%s, and policy asks a person first: it was not run. A person can allow one more run with \"undolog again %s\".",
-		why, d.latest.ID)}
+		why, d.latest.Reference())}
 }
 
 func (d *decision) replay(repeat bool, why string) Verdict {

@@ -77,6 +77,15 @@ type Record struct {
 	Continuation string
 }
 
+// Reference is how a person names the effect to a command: its id, with the tenant where that is not the
+// default one.
+func (r *Record) Reference() string {
+	if r.Tenant == "" || r.Tenant == DefaultTenant {
+		return r.ID
+	}
+	return r.ID + " --tenant " + r.Tenant
+}
+
 // Transition is one move of an effect, the unit of the log.
 type Transition struct {
 	Effect     string

@@ -25,7 +25,9 @@ func Observer(ei *effectinterceptor.Interceptors) chain.Observer {
 		},
 		Outcome: func(ctx context.Context, x *chain.Exchange, o chain.Outcome) {
 			if o.Verdict == chain.Blocked || o.Verdict == chain.Failed {
-				ei.Stopped(ctx, x.Request.Caller.Tenant, principalID(x.Request), x.Request.Event, o.By, o.Reason)
+				ei.Stopped(effectinterceptor.Stop{
+					Tenant: x.Request.Caller.Tenant, Principal: principalID(x.Request), Event: x.Request.Event, By: o.By, Reason: o.Reason,
+				})
 			}
 		},
 	}

@@ -51,7 +51,7 @@ func markOf(r *effect.Record) []byte {
 // no client could read, gives way.
 func markResult(r *effect.Record, note string) (json.RawMessage, error) {
 	meta := splice.Get(r.Answer.Body, "_meta")
-	if kindOf(meta) != '{' {
+	if splice.Kind(meta) != '{' {
 		meta = []byte("{}")
 	}
 	meta, err := splice.Set(meta, []byte("true"), replayedMeta)
@@ -78,7 +78,7 @@ func addText(result json.RawMessage, text string) (json.RawMessage, error) {
 		return nil, err
 	}
 	content := splice.Get(result, "content")
-	switch kindOf(content) {
+	switch splice.Kind(content) {
 	case 0, 'n':
 		content = []byte("[]")
 	case '[':
@@ -94,7 +94,7 @@ func addText(result json.RawMessage, text string) (json.RawMessage, error) {
 func markError(r *effect.Record, i *info, note string) (json.RawMessage, error) {
 	body := r.Answer.Body
 	data := splice.Get(body, "data")
-	if kind := kindOf(data); kind == 0 || kind == '{' {
+	if kind := splice.Kind(data); kind == 0 || kind == '{' {
 		raw, err := json.Marshal(i)
 		if err != nil {
 			return nil, err

@@ -3,7 +3,6 @@ package effectinterceptor
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
 
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/interceptors"
@@ -20,13 +19,20 @@ func (i *Interceptors) auditOperation(_ context.Context, in *interceptors.Invoca
 	return interceptors.Allow(), nil
 }
 
-// Stopped records that an interceptor, one of ours or another's, stopped an operation. It is for an
-// engine's own report; reason MUST NOT hold payloads.
-func (i *Interceptors) Stopped(ctx context.Context, tenant, principal, event, by, reason string) {
-	i.opts.Logger.InfoContext(ctx, "operation stopped", slog.String("event", event), slog.String("by", by), slog.String("reason", reason))
+// Stop is an operation that an interceptor stopped, ours or another's.
+type Stop struct {
+	Tenant    string // defaults to Options.Tenant
+	Principal string
+	Event     string // the operation, such as tools/call
+	By        string // the interceptor
+	Reason    string // MUST NOT hold payloads
+}
+
+// Stopped records a stop, as an event, a moment later. It is for an engine's own report.
+func (i *Interceptors) Stopped(s Stop) {
 	i.log.Note(effect.Event{
-		At: i.opts.Now(), Tenant: firstOf(tenant, i.opts.Tenant), Kind: effect.EventStopped, Principal: principal,
-		Detail: detail(map[string]string{"event": event, "by": by, "reason": reason}),
+		At: i.opts.Now(), Tenant: firstOf(s.Tenant, i.opts.Tenant), Kind: effect.EventStopped, Principal: s.Principal,
+		Detail: detail(map[string]string{"event": s.Event, "by": s.By, "reason": s.Reason}),
 	})
 }
 

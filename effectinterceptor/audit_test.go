@@ -35,7 +35,7 @@ func TestAudit_NotesOperationsThatAreNoEffects(t *testing.T) {
 
 func TestStopped_IsKept(t *testing.T) {
 	w := newWorld(t)
-	w.ei.Stopped(t.Context(), "", "alice", "tools/call", "acme/no-wipe", "not here")
+	w.ei.Stopped(effectinterceptor.Stop{Principal: "alice", Event: "tools/call", By: "acme/no-wipe", Reason: "not here"})
 	if ev := w.wantEvent(effect.EventStopped, 1); ev[0].Principal != "alice" || !strings.Contains(string(ev[0].Detail), "acme/no-wipe") {
 		t.Errorf("event is %+v", ev[0])
 	}

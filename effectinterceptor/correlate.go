@@ -166,7 +166,7 @@ func (i *Interceptors) noteAltered(o *open, e *echo) {
 	if e.id == o.claim.Effect && (e.attempt == 0 || e.attempt == o.claim.Attempt) {
 		return
 	}
-	i.noteDetail(o, effect.EventAltered, map[string]string{"echoedEffect": clip(e.id), "echoedAttempt": strconv.Itoa(e.attempt)})
+	i.noteDetail(o, effect.EventAltered, map[string]string{"echoedEffect": shorten(e.id), "echoedAttempt": strconv.Itoa(e.attempt)})
 }
 
 // echoOf reads our mark, which most results do not have: they are not read.
@@ -195,7 +195,7 @@ func stripResult(result json.RawMessage) (json.RawMessage, error) {
 		return result, nil
 	}
 	meta := splice.Get(result, "_meta")
-	if kindOf(meta) != '{' {
+	if splice.Kind(meta) != '{' {
 		return result, nil
 	}
 	meta, changed, err := splice.Delete(meta, func(name string) bool { return name == effectMeta || name == replayedMeta })
@@ -203,13 +203,4 @@ func stripResult(result json.RawMessage) (json.RawMessage, error) {
 		return result, err
 	}
 	return splice.Set(result, meta, "_meta")
-}
-
-// clip bounds what came from outside and is kept as detail.
-func clip(s string) string {
-	const most = 64
-	if len(s) <= most {
-		return s
-	}
-	return s[:most]
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/internal/splice"
 )
 
 // toolCall is what the params of a tools/call hold that concerns identity, and where its _meta stands, so
@@ -147,7 +148,7 @@ func (p *parser) member(name []byte, _ int) (err error) {
 		p.call.name, err = p.text("/name")
 		return err
 	case "arguments":
-		if p.call.arguments, err = p.value(); err == nil && kindOf(p.call.arguments) != '{' {
+		if p.call.arguments, err = p.value(); err == nil && splice.Kind(p.call.arguments) != '{' {
 			return invalidKind("/arguments", "an object")
 		}
 		return err
@@ -157,7 +158,7 @@ func (p *parser) member(name []byte, _ int) (err error) {
 		return p.requestState()
 	case "inputResponses":
 		v, err := p.value()
-		p.inputResponses = kindOf(v) != 'n'
+		p.inputResponses = splice.Kind(v) != 'n'
 		return err
 	}
 	return p.dec.SkipValue()
@@ -178,7 +179,7 @@ func (p *parser) text(pointer string) (string, error) {
 
 func (p *parser) requestState() error {
 	v, err := p.value()
-	if err != nil || kindOf(v) == 'n' {
+	if err != nil || splice.Kind(v) == 'n' {
 		return err
 	}
 	s, ok := text(v)
@@ -195,7 +196,7 @@ func (p *parser) meta() error {
 		if err != nil {
 			return err
 		}
-		if kindOf(v) != 'n' {
+		if splice.Kind(v) != 'n' {
 			return invalidKind("/_meta", "an object")
 		}
 		end := int(p.dec.InputOffset())
@@ -274,7 +275,7 @@ func invalidParams(err error) error {
 
 // text reads a JSON string; false when the value is none.
 func text(v []byte) (string, bool) {
-	if kindOf(v) != '"' {
+	if splice.Kind(v) != '"' {
 		return "", false
 	}
 	if bytes.IndexByte(v, '\\') < 0 {
@@ -282,12 +283,4 @@ func text(v []byte) (string, bool) {
 	}
 	s, err := jsontext.AppendUnquote(nil, v)
 	return string(s), err == nil
-}
-
-// kindOf is the first byte of a value; 0 when there is none.
-func kindOf(v []byte) byte {
-	if len(v) == 0 {
-		return 0
-	}
-	return v[0]
 }

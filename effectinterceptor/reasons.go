@@ -100,7 +100,7 @@ func newInfo(outcome string, id *effect.Identity, r *effect.Record) *info {
 }
 
 func invalid(e *effect.InvalidError) *info {
-	i := &info{Outcome: outcomeInvalid, Path: shortPointer(e.Pointer)}
+	i := &info{Outcome: outcomeInvalid, Path: shorten(e.Pointer)}
 	if i.Path == "" {
 		i.Path = "/"
 		i.Reason = fmt.Sprintf("This call was not made: %s.", e.Reason)
@@ -118,13 +118,13 @@ func (i *info) pointer() string {
 	return i.Path
 }
 
-// shortPointer bounds a pointer, whose names can be as long as the requester made them.
-func shortPointer(p string) string {
+// shorten bounds what can be as long as a requester makes it.
+func shorten(s string) string {
 	const most = 200
-	if len(p) <= most {
-		return p
+	if len(s) <= most {
+		return s
 	}
-	return strings.ToValidUTF8(p[:most], "") + "…"
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
 func unavailable(server string) *info {
@@ -148,7 +148,7 @@ func inDoubt(id *effect.Identity, r *effect.Record) *info {
 	i := newInfo(outcomeInDoubt, id, r)
 	i.Reason = fmt.Sprintf("The outcome of this call is not known: it was begun %s (effect %s) and no answer was recorded. "+
 		"It may have taken effect, so it was not sent again. Do not try it in another way: "+
-		"look at the target, and have a person settle it with `undolog resolve %s`.", stamp(r.CreatedAt), r.ID, r.ID)
+		"look at the target, and have a person settle it with `undolog resolve %s`.", stamp(r.CreatedAt), r.ID, r.Reference())
 	return i
 }
 
@@ -172,7 +172,7 @@ func unreadable(id *effect.Identity, r *effect.Record) *info {
 	i := newInfo(outcomeReplay, id, r)
 	i.State = string(r.State)
 	i.Reason = fmt.Sprintf("This call was made before (effect %s) and was not sent again, but what was recorded of its answer cannot be given "+
-		"as a result. A person can read it with `undolog show %s`.", r.ID, r.ID)
+		"as a result. A person can read it with `undolog show %s`.", r.ID, r.Reference())
 	return i
 }
 
@@ -186,7 +186,7 @@ func refused(outcome, reason string, id *effect.Identity, r *effect.Record) *inf
 func repeated(r *effect.Record, window time.Duration) string {
 	return fmt.Sprintf("UndoLog: nothing was run for this call. An equal call ran %s (effect %s) and this is its recorded answer; "+
 		"equal calls are answered from the record until %s. If it was meant to happen once more, a person can run `undolog again %s`.",
-		stamp(r.CreatedAt), r.ID, stamp(r.ChangedAt.Add(window)), r.ID)
+		stamp(r.CreatedAt), r.ID, stamp(r.ChangedAt.Add(window)), r.Reference())
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }

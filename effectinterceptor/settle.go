@@ -66,7 +66,7 @@ func (i *Interceptors) Explain(exchange string, kind effect.OutcomeKind) *interc
 	if o == nil || o.claim == nil {
 		return nil
 	}
-	r := &effect.Record{ID: o.claim.Effect, Attempt: o.claim.Attempt, CreatedAt: o.started}
+	r := &effect.Record{ID: o.claim.Effect, Tenant: o.claim.Tenant, Attempt: o.claim.Attempt, CreatedAt: o.started}
 	switch kind {
 	case effect.OutcomeUnsent:
 		return unsent(o.identity, r).block(codeInternal)
