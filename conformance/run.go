@@ -36,6 +36,9 @@ type Options struct {
 	Parallel int
 	// Only tries the fixtures whose id or requirement contains this text. Defaults to all.
 	Only string
+	// Patience is what the time bounds of steps are multiplied by: more than 1 for machines that have other
+	// things to do. Defaults to 1.
+	Patience float64
 	// Progress is called after each fixture, one call at a time. Defaults to nobody.
 	Progress func(r Result, done, total int)
 }
@@ -54,7 +57,7 @@ func Run(ctx context.Context, fixtures []*Fixture, a Adapter, opts *Options) *Re
 	for range max(o.Parallel, 1) {
 		wg.Go(func() {
 			for i := range next {
-				result := try(ctx, a, fixtures[i])
+				result := o.try(ctx, a, fixtures[i])
 				mu.Lock()
 				r.Results[i] = result
 				done++
@@ -86,10 +89,10 @@ func (o *Options) chosen(fixtures []*Fixture) []*Fixture {
 	return chosen
 }
 
-func try(ctx context.Context, a Adapter, f *Fixture) Result {
+func (o *Options) try(ctx context.Context, a Adapter, f *Fixture) Result {
 	r := Result{ID: f.ID, Requirement: f.Requirement, Description: f.Description, Subject: a.Name(), Status: Passed}
 	started := time.Now()
-	faults, err := Replay(ctx, a, f)
+	faults, err := replay(ctx, a, f, max(o.Patience, 1))
 	r.Elapsed = time.Since(started)
 	switch {
 	case errors.Is(err, ErrUnsupported):

@@ -23,6 +23,7 @@ type conformanceFlags struct {
 	quiet                                  bool
 	parallel                               int
 	posture, config                        string
+	patience                               float64
 }
 
 func conformanceCommand() *cobra.Command {
@@ -65,6 +66,7 @@ that file names must fail: a check of it that passes, or that is not there, fail
 	flags.StringVar(&f.format, "report", "text", "text, json or junit")
 	flags.StringVar(&f.output, "output", "", "write the report to this file instead of standard output")
 	flags.BoolVar(&f.quiet, "quiet", false, "do not show progress")
+	flags.Float64Var(&f.patience, "patience", 1, "what time bounds are multiplied by, on a busy machine")
 	flags.IntVar(&f.parallel, "parallel", 4, "how many fixtures are tried at a time")
 	return cmd
 }
@@ -117,7 +119,7 @@ func runConformance(cmd *cobra.Command, args []string, f *conformanceFlags) erro
 
 // try runs what the command line asks for.
 func (f *conformanceFlags) try(cmd *cobra.Command, args []string) (*conformance.Report, error) {
-	opts := &conformance.Options{Only: f.only, Parallel: f.parallel, Progress: f.progress(cmd)}
+	opts := &conformance.Options{Only: f.only, Parallel: f.parallel, Patience: f.patience, Progress: f.progress(cmd)}
 	if f.target != "" || len(args) > 0 && !f.adapter && !f.engine {
 		header, err := parseHeaders(f.headers)
 		if err != nil {

@@ -73,8 +73,51 @@ func Known(name string) bool { return judges[name] != nil || changes[name] != ni
 
 // Log remembers what each interceptor was invoked with. It is safe for concurrent use.
 type Log struct {
-	mu    sync.Mutex
-	calls map[string][]json.RawMessage
+	mu      sync.Mutex
+	calls   map[string][]json.RawMessage
+	running int
+	idle    chan struct{} // closed when nothing runs; nil while nobody waits
+}
+
+func (l *Log) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running++
+}
+
+func (l *Log) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running--
+	if l.running == 0 && l.idle != nil {
+		close(l.idle)
+		l.idle = nil
+	}
+}
+
+// waiting is closed when no handler runs; nil when none does.
+func (l *Log) waiting() chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.running > 0 && l.idle == nil {
+		l.idle = make(chan struct{})
+	}
+	return l.idle
+}
+
+// Idle returns when no handler runs any more, or with ctx's error: one that was given up on must have been
+// cancelled.
+func (l *Log) Idle(ctx context.Context) error {
+	idle := l.waiting()
+	if idle == nil {
+		return nil
+	}
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("an interceptor still runs, though nobody waits for it: it was not cancelled: %w", ctx.Err())
+	}
 }
 
 func (l *Log) add(name string, payload json.RawMessage) {
@@ -115,14 +158,14 @@ func New(f *conformance.Interceptor, log *Log, gate Gate) (interceptors.Intercep
 	}
 	switch f.Type {
 	case "validation":
-		return newValidator(f, d, counts)
+		return newValidator(f, d, log, counts)
 	case "mutation":
-		return newMutator(f, d, counts)
+		return newMutator(f, d, log, counts)
 	}
 	return nil, fmt.Errorf("interceptor %s: type %q", f.Name, f.Type)
 }
 
-func newValidator(f *conformance.Interceptor, d interceptors.Descriptor, counts Gate) (interceptors.Interceptor, error) {
+func newValidator(f *conformance.Interceptor, d interceptors.Descriptor, log *Log, counts Gate) (interceptors.Interceptor, error) {
 	build := judges[f.Behavior]
 	if build == nil {
 		return nil, fmt.Errorf("%w: validator %q", conformance.ErrUnsupported, f.Behavior)
@@ -130,6 +173,8 @@ func newValidator(f *conformance.Interceptor, d interceptors.Descriptor, counts 
 	do := build(f.Args)
 	return &interceptors.Validator{Descriptor: d, DefaultConfig: f.DefaultConfig,
 		Validate: func(ctx context.Context, in *interceptors.Invocation) (*interceptors.Verdict, error) {
+			log.begin()
+			defer log.end()
 			if !counts(in) {
 				return interceptors.Allow(), nil
 			}
@@ -137,7 +182,7 @@ func newValidator(f *conformance.Interceptor, d interceptors.Descriptor, counts 
 		}}, nil
 }
 
-func newMutator(f *conformance.Interceptor, d interceptors.Descriptor, counts Gate) (interceptors.Interceptor, error) {
+func newMutator(f *conformance.Interceptor, d interceptors.Descriptor, log *Log, counts Gate) (interceptors.Interceptor, error) {
 	build := changes[f.Behavior]
 	if build == nil {
 		return nil, fmt.Errorf("%w: mutator %q", conformance.ErrUnsupported, f.Behavior)
@@ -145,6 +190,8 @@ func newMutator(f *conformance.Interceptor, d interceptors.Descriptor, counts Ga
 	do := build(f.Args)
 	return &interceptors.Mutator{Descriptor: d, DefaultConfig: f.DefaultConfig,
 		Mutate: func(ctx context.Context, in *interceptors.Invocation) (*interceptors.Change, error) {
+			log.begin()
+			defer log.end()
 			if !counts(in) {
 				return nil, nil
 			}

@@ -52,7 +52,7 @@ func (a *adapter) Has(f conformance.Feature) bool {
 		return behavior.Known(name)
 	}
 	return slices.Contains([]conformance.Feature{conformance.FeatureServerPosture, conformance.FeatureDescriptor,
-		conformance.FeatureCalls, conformance.FeatureExchange}, f)
+		conformance.FeatureCalls, conformance.FeatureExchange, conformance.FeatureErrorData}, f)
 }
 
 // CreateSession implements conformance.Adapter.

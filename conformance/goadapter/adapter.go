@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/undolog/undolog/chain"
 	"github.com/undolog/undolog/conformance"
@@ -193,7 +194,9 @@ func readOverride(o *conformance.Override) (chain.Override, error) {
 func (s *session) Calls() map[string][]json.RawMessage { return s.log.Calls() }
 
 func (s *session) Close() error {
-	errs := []error{s.chain.Drain(context.Background())}
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	errs := []error{s.chain.Drain(ctx), s.log.Idle(ctx)}
 	for _, h := range s.hosts {
 		errs = append(errs, h.close())
 	}

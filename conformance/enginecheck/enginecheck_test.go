@@ -1,0 +1,113 @@
+package enginecheck_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/undolog/undolog/conformance"
+	"github.com/undolog/undolog/conformance/enginecheck"
+)
+
+// faults are what the broken engine can have wrong, each with a case that must find it.
+var faults = map[string]string{
+	"order-request":           "engine/e02-sending-order-request",
+	"order-response":          "engine/e01-receiving-order-response",
+	"ignores-priority":        "engine/e03-priority",
+	"unsorted":                "engine/e03-priority",
+	"priority-of-other-phase": "engine/e04-priority-tie",
+	"order-of-registration":   "engine/e04-priority-tie",
+	"order-ignores-case":      "engine/e04-name-order",
+	"order-descending":        "engine/e04-name-order",
+	"not-atomic":              "engine/e07-crash-is-atomic",
+	"goes-on-after-failure":   "engine/e07-crash-is-atomic",
+	"never-open":              "engine/e08-crash-open",
+	"always-open":             "engine/e07-crash-is-atomic",
+	"open-discards":           "engine/e08-crash-open",
+	"ignores-audit":           "engine/e10-audit-denial",
+	"applies-audit":           "engine/e10-audit-mutator",
+	"open-turns-denials":      "engine/e11-deny-fail-open",
+	"blocks-on-warnings":      "engine/e12-findings",
+	"believes-severity":       "engine/e14-valid-wins",
+	"needs-severity":          "engine/e14-missing-severity",
+	"stops-at-first-denial":   "engine/e15-all-awaited",
+	"believes-interceptor":    "engine/e17-wrong-echo-interceptor",
+	"believes-type":           "engine/e17-wrong-kind-closed",
+	"believes-phase":          "engine/e17-wrong-echo-phase",
+	"ignores-modified":        "engine/e17-lie-unmodified",
+	"ignores-phase":           "engine/e19-select-hooks",
+	"no-wildcards":            "engine/e19-select-hooks",
+	"merges":                  "engine/e29-removal",
+	"no-response-phase":       "engine/e01-receiving-order-response",
+	"governs-errors":          "engine/e31-error-answers",
+	"ignores-is-error":        "engine/e31-iserror-governed",
+	"doubles":                 "engine/e32-digits",
+	"refuses-bare":            "engine/e34-bare-result",
+	"flat-only":               "engine/e34-nested-denial",
+	"leaks-reason":            "engine/e38-no-leak",
+	"leaks-result":            "engine/e38-no-leak-response",
+}
+
+func brokenEngine(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "brokenengine")
+	if out, err := exec.Command("go", "build", "-o", program, "../testdata/brokenengine").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return program
+}
+
+// engineCases are the suite's cases about engines.
+func engineCases(t *testing.T) []*conformance.Fixture {
+	t.Helper()
+	suite, err := conformance.Suite()
+	if err != nil {
+		t.Fatalf("Suite: %v", err)
+	}
+	return slices.DeleteFunc(suite, func(f *conformance.Fixture) bool { return f.Kind != "protocol" })
+}
+
+func engine(program, fault string, posture conformance.Posture) *enginecheck.Engine {
+	return &enginecheck.Engine{Posture: posture,
+		Command: []string{program, "-fault", fault, "-posture", string(posture), "-hosts", "{hosts}", "-upstream", "{upstream}"}}
+}
+
+func failed(r *conformance.Report) []string {
+	var ids []string
+	for _, res := range r.Results {
+		if res.Status == conformance.Failed {
+			ids = append(ids, res.ID)
+		}
+	}
+	return ids
+}
+
+func TestRun_NamesEachFault(t *testing.T) {
+	program, cases := brokenEngine(t), engineCases(t)
+	for fault, want := range faults {
+		t.Run(fault, func(t *testing.T) {
+			row, _, _ := strings.Cut(want, "-") // its neighbours are tried too
+			r := enginecheck.Run(t.Context(), engine(program, fault, conformance.PostureClient), cases, &conformance.Options{Parallel: 4, Only: row})
+			if got := failed(r); !slices.Contains(got, want) {
+				t.Errorf("failed %q, want %s among them", got, want)
+			}
+		})
+	}
+}
+
+func TestRun_FindsNothingWrongWithAGoodEngine(t *testing.T) {
+	program, cases := brokenEngine(t), engineCases(t)
+	for _, posture := range []conformance.Posture{conformance.PostureClient, conformance.PostureServer} {
+		r := enginecheck.Run(t.Context(), engine(program, "", posture), cases, &conformance.Options{Parallel: 4, Patience: 4})
+		for _, res := range r.Results {
+			if res.Status == conformance.Failed {
+				t.Errorf("posture %s: %s: %q", posture, res.ID, res.Details)
+			}
+		}
+		if r.Count(conformance.Passed) < 35 {
+			t.Errorf("posture %s: %d cases were tried", posture, r.Count(conformance.Passed))
+		}
+	}
+}

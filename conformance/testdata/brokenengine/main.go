@@ -1,0 +1,165 @@
+// Command brokenengine is an engine with one fault of choice, for tests of the conformance runner: -fault
+// NAME, or none for a good one. It stands between an agent on standard input and output and an MCP server,
+// and asks one interceptor host. It is written without the project's library, so that the two cannot share
+// a mistake.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+)
+
+var (
+	fault    = flag.String("fault", "", "what is wrong")
+	hosts    = flag.String("hosts", "", "URL of the interceptor host")
+	upstream = flag.String("upstream", "", "URL of the MCP server")
+	posture  = flag.String("posture", "client", "client or server")
+)
+
+func is(name string) bool { return *fault == name }
+
+type message struct {
+	ID     json.RawMessage `json:"id,omitempty"`
+	Method string          `json:"method,omitempty"`
+	Params json.RawMessage `json:"params,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  json.RawMessage `json:"error,omitempty"`
+}
+
+func main() {
+	flag.Parse()
+	for in := bufio.NewReader(os.Stdin); ; {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		var q message
+		if json.Unmarshal(line, &q) != nil || q.ID == nil {
+			continue
+		}
+		fmt.Printf("%s\n", reply(q.ID, answer(&q)))
+	}
+}
+
+func reply(id json.RawMessage, m *message) []byte {
+	member, value := "result", m.Result
+	if m.Error != nil {
+		member, value = "error", m.Error
+	}
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,%q:%s}`, id, member, compact(value))
+}
+
+func compact(raw json.RawMessage) []byte {
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		return raw
+	}
+	return b.Bytes()
+}
+
+func answer(q *message) *message {
+	switch q.Method {
+	case "initialize":
+		return &message{Result: json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"e","version":"1"}}`)}
+	case "tools/call":
+		return exchange(q)
+	}
+	m, err := post(*upstream, q.Method, q.Params)
+	if err != nil {
+		return refusal("the server cannot be reached")
+	}
+	return m
+}
+
+func refusal(text string) *message {
+	raw, err := json.Marshal(map[string]any{"code": -32603, "message": text})
+	if err != nil {
+		panic(err)
+	}
+	return &message{Error: raw}
+}
+
+// exchange takes one call through both phases.
+func exchange(q *message) *message {
+	params, blocked := run("request", q.Params)
+	if blocked != nil {
+		return refusalOf(blocked)
+	}
+	m, err := post(*upstream, "tools/call", params)
+	if err != nil {
+		return refusal("the server cannot be reached")
+	}
+	switch {
+	case is("no-response-phase"):
+		return m
+	case m.Error != nil && is("governs-errors"):
+		if _, blocked := run("response", m.Error); blocked != nil {
+			return refusalOf(blocked)
+		}
+		return m
+	case m.Error != nil:
+		return m
+	case is("ignores-is-error") && bytes.Contains(compact(m.Result), []byte(`"isError":true`)):
+		return m
+	}
+	result, blocked := run("response", m.Result)
+	if blocked != nil {
+		if is("leaks-result") {
+			return refusal("blocked: " + string(m.Result))
+		}
+		return refusalOf(blocked)
+	}
+	return &message{Result: result}
+}
+
+func refusalOf(why error) *message {
+	if is("leaks-reason") {
+		return refusal(why.Error())
+	}
+	return refusal("blocked by policy")
+}
+
+// post sends one request, to the host in the stateless revision.
+func post(url, method string, params json.RawMessage) (*message, error) {
+	if params == nil {
+		params = json.RawMessage("{}")
+	}
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+	if err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequest(http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	if url == *hosts {
+		r.Header.Set("Mcp-Protocol-Version", "2026-07-28")
+		r.Header.Set("Mcp-Method", method)
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		return nil, err
+	}
+	m := new(message)
+	if err := json.Unmarshal(raw, m); err != nil {
+		return nil, err
+	}
+	if m.Result == nil && m.Error == nil {
+		return nil, errors.New("no answer")
+	}
+	return m, nil
+}
