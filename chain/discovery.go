@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/undolog/undolog/interceptors"
@@ -132,18 +133,27 @@ func (c *Chain) snapshot(ctx context.Context) *snapshot {
 func (c *Chain) discover(ctx context.Context) *snapshot {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discoveryTimeout)
 	defer cancel()
+	c.askAll(ctx)
 	s := &snapshot{}
 	for _, h := range c.hosts {
-		now := c.opts.Now()
-		if until := c.validUntil(h); h.asked.IsZero() || !until.IsZero() && !now.Before(until) {
-			c.ask(ctx, h, now)
-		}
 		if until := c.validUntil(h); s.until.IsZero() || !until.IsZero() && until.Before(s.until) {
 			s.until = until
 		}
 		s.take(h, c.opts.Logger)
 	}
 	return s
+}
+
+// askAll asks at the same time: one that hangs must not use up the others' time.
+func (c *Chain) askAll(ctx context.Context) {
+	var asked sync.WaitGroup
+	for _, h := range c.hosts {
+		now := c.opts.Now()
+		if until := c.validUntil(h); h.asked.IsZero() || !until.IsZero() && !now.Before(until) {
+			asked.Go(func() { c.ask(ctx, h, now) })
+		}
+	}
+	asked.Wait()
 }
 
 // validUntil is when h is to be asked again; zero: never.

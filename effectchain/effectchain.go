@@ -26,6 +26,10 @@ type Options struct {
 	// Server names the server that the tools belong to, in the log and in policies. Defaults to what the
 	// exchange's attribute "dev.undolog/server" says.
 	Server string
+	// Posture is the chain's. Defaults to that of a server. In a gateway undolog/guard stands at the
+	// boundary to the agent, among the validators that see a call first, and the others at the boundary to
+	// the upstream.
+	Posture chain.Posture
 	// Logger gets what the chain and the interceptors have to tell. Defaults to silence.
 	Logger *slog.Logger
 }
@@ -42,7 +46,7 @@ func New(ei *effectinterceptor.Interceptors, opts *Options) (*chain.Chain, error
 	if err := ei.Register(server, effectinterceptor.OwnEngine); err != nil {
 		return nil, fmt.Errorf("register effect interceptors: %w", err)
 	}
-	c, err := chain.New(&chain.Options{Logger: o.Logger, Observer: Observer(ei)})
+	c, err := chain.New(&chain.Options{Logger: o.Logger, Posture: o.Posture, Observer: Observer(ei)})
 	if err != nil {
 		return nil, err
 	}
@@ -52,19 +56,29 @@ func New(ei *effectinterceptor.Interceptors, opts *Options) (*chain.Chain, error
 	return c, nil
 }
 
-// policyFor configures the interceptors with the name of the server that they stand before.
+// policyFor puts the interceptors where they belong, and configures them with the name of the server that
+// they stand before.
 func policyFor(server string) *chain.HostPolicy {
-	if server == "" {
-		return nil
+	var config json.RawMessage
+	if server != "" {
+		config = interceptorConfig(server)
 	}
+	return &chain.HostPolicy{
+		Side: chain.SideUpstream,
+		Overrides: map[string]chain.Override{
+			effectinterceptor.GuardName:   {Config: config, Side: chain.SideAgent},
+			effectinterceptor.EffectName:  {Config: config},
+			effectinterceptor.CatalogName: {Config: config},
+		},
+	}
+}
+
+func interceptorConfig(server string) json.RawMessage {
 	config, err := json.Marshal(struct {
 		Server string `json:"server"`
 	}{server})
 	if err != nil {
 		panic(err) // a string
 	}
-	named := chain.Override{Config: config}
-	return &chain.HostPolicy{Overrides: map[string]chain.Override{
-		effectinterceptor.GuardName: named, effectinterceptor.EffectName: named, effectinterceptor.CatalogName: named,
-	}}
+	return config
 }

@@ -72,11 +72,11 @@ func (c *conn) connected(ctx context.Context) (*life, error) {
 		case c.up != nil:
 			defer c.mu.Unlock()
 			return c.up, nil
-		case c.opening, c.reviving && c.failures == 1: // the first pause is short: it is waited for
-		case c.reviving:
+		case c.reviving && c.failures == 1: // its pause is short and waited for
+		case c.reviving: // also while it tries: a host that hangs keeps nobody a second time
 			defer c.mu.Unlock()
 			return nil, &DownError{c.host.name, max(0, time.Until(c.retryAt)), c.err}
-		default:
+		case !c.opening:
 			c.opening = c.host.start(c.open)
 		}
 		changed := c.changed

@@ -32,6 +32,8 @@ type Words struct {
 	Pattern func(name string) string
 	// Unknown says what to do about a field that the schema does not have; empty: the usual.
 	Unknown func(location []string, name string) string
+	// Secret says that what stands at a location is shown to nobody.
+	Secret func(location []string) bool
 }
 
 // schemaNode is as much of a schema as tells which fields may stand where.
@@ -158,15 +160,15 @@ func (c check) refusal(invalid *jsonschema.ValidationError) []error {
 		if got := shown(k.Got); got == strconv.Quote(fmt.Sprint(k.Want)) {
 			return []error{c.file.Errorf(where, "%s is text: write it without quotes", name)}
 		}
-		return []error{c.file.Errorf(where, "%s is %s: this program reads version %v", name, shown(k.Got), k.Want)}
+		return []error{c.file.Errorf(where, "%s is %s: this program reads version %v", name, c.shown(invalid.InstanceLocation, k.Got), k.Want)}
 	case *kind.Enum:
-		return []error{c.file.Errorf(where, "%s is %s: write %s", name, shown(k.Got), choices(k.Want))}
+		return []error{c.file.Errorf(where, "%s is %s: write %s", name, c.shown(invalid.InstanceLocation, k.Got), choices(k.Want))}
 	case *kind.Type:
 		return []error{c.file.Errorf(where, "%s is %s: it must be %s", name, article(k.Got), articles(k.Want))}
 	case *kind.MinItems, *kind.MinLength:
 		return []error{c.file.Errorf(where, "%s is empty: give it a value or take it away", name)}
 	case *kind.Pattern:
-		return []error{c.file.Errorf(where, "%s is %s: %s", name, shown(k.Got), c.patternHint(name))}
+		return []error{c.file.Errorf(where, "%s is %s: %s", name, c.shown(invalid.InstanceLocation, k.Got), c.patternHint(name))}
 	}
 	return []error{c.file.Errorf(where, "%s: %s", name, invalid.ErrorKind.LocalizedString(message.NewPrinter(language.English)))}
 }
@@ -218,7 +220,10 @@ func missing(fields []string) string {
 	return strings.Join(fields, " and ") + " is missing in this entry: add it"
 }
 
-func shown(value any) string {
+func (c check) shown(location []string, value any) string {
+	if c.schema.words.Secret != nil && c.schema.words.Secret(location) {
+		return "something else"
+	}
 	text := []rune(fmt.Sprint(value))
 	if s, ok := value.(string); ok {
 		text = []rune(strconv.Quote(s))
