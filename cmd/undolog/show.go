@@ -148,11 +148,26 @@ func printHistory(w io.Writer, p palette, ts []effect.Transition, evs []effect.E
 			rows = append(rows, []string{localTime(t.At), p.state(t.State), fmt.Sprintf("attempt %d", t.Attempt), transitionNote(&t)})
 			continue
 		}
-		ev := evs[0]
-		evs = evs[1:]
-		rows = append(rows, []string{localTime(ev.At), p.paint("39", ev.Kind), "", printable(string(ev.Detail))})
+		same := sameEvents(evs, ts)
+		note := printable(string(evs[0].Detail))
+		if same > 1 {
+			note = fmt.Sprintf("%d times, last %s", same, localTime(evs[same-1].At))
+		}
+		rows = append(rows, []string{localTime(evs[0].At), p.paint("39", evs[0].Kind), "", note})
+		evs = evs[same:]
 	}
 	return table(w, rows)
+}
+
+// sameEvents is how many events at the beginning of evs tell the same, with no move of the effect in
+// between: an effect may have been replayed many thousand times.
+func sameEvents(evs []effect.Event, ts []effect.Transition) int {
+	n := 1
+	for n < len(evs) && evs[n].Kind == evs[0].Kind && len(evs[n].Detail) == 0 && len(evs[0].Detail) == 0 &&
+		(len(ts) == 0 || ts[0].At.After(evs[n].At)) {
+		n++
+	}
+	return n
 }
 
 func transitionNote(t *effect.Transition) string {

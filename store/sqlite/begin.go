@@ -113,12 +113,13 @@ func (t *tx) facts(p *store.Begin) (*effect.Facts, error) {
 	return f, err
 }
 
-// againOpen reports whether a granted run of the effect is not used up.
+// againOpen reports whether a granted run of the effect is not used up. An effect may have any number of
+// events: the index event_again holds these two kinds alone.
 func againOpen(q queryer, id string) (bool, error) {
 	return exists(q, `
 		SELECT 1
 		FROM (SELECT kind FROM event
-		      WHERE effect = ? AND effect <> '' AND kind IN ('again', 'again_used')
+		      WHERE effect = ? AND kind IN ('again', 'again_used')
 		      ORDER BY seq DESC
 		      LIMIT 1)
 		WHERE kind = 'again'`, id)

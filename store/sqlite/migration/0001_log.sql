@@ -122,6 +122,9 @@ CREATE TABLE event (
 CREATE INDEX event_tenant ON event (tenant, seq);
 CREATE INDEX event_effect ON event (effect, seq) WHERE effect <> '';
 
+-- Each call that may be a replay asks it, and each replay is an event.
+CREATE INDEX event_again ON event (effect, seq) WHERE kind IN ('again', 'again_used');
+
 -- Every definition of a tool that was seen, the newest last.
 CREATE TABLE tool (
   seq        INTEGER PRIMARY KEY,
