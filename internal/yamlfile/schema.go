@@ -157,7 +157,7 @@ func (c check) refusal(invalid *jsonschema.ValidationError) []error {
 	case *kind.Required:
 		return []error{c.file.Errorf(where, "%s", missing(k.Missing))}
 	case *kind.Const:
-		if got := shown(k.Got); got == strconv.Quote(fmt.Sprint(k.Want)) {
+		if got := c.shown(invalid.InstanceLocation, k.Got); got == strconv.Quote(fmt.Sprint(k.Want)) {
 			return []error{c.file.Errorf(where, "%s is text: write it without quotes", name)}
 		}
 		return []error{c.file.Errorf(where, "%s is %s: this program reads version %v", name, c.shown(invalid.InstanceLocation, k.Got), k.Want)}
