@@ -72,7 +72,7 @@ func (p *plan) ordered(d Direction) []*entry {
 func (e *entry) present(k planKey, l *leg, index int) []string {
 	reasons := []string{"hooked by " + e.hookFor(k)}
 	if e.missing != nil {
-		reasons = []string{e.missing.Error() + ": it fails whenever it is its turn"}
+		reasons = []string{e.missing.Error(), "it fails whenever it is its turn"}
 	}
 	order := "validators run before mutators"
 	if l.direction == Sending {
@@ -86,6 +86,9 @@ func (e *entry) present(k planKey, l *leg, index int) []string {
 	reasons = append(reasons, order)
 	if e.descriptor.Type != interceptors.TypeMutation {
 		return append(reasons, "validators of a pass run at the same time")
+	}
+	if e.nearest {
+		return append(reasons, "nearest the upstream, whatever the others' priorities")
 	}
 	place := fmt.Sprintf("priority %d (%s)", e.priorityIn(k.phase), e.prioritySource())
 	if l.direction == Receiving {

@@ -3,6 +3,7 @@ package chain_test
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -62,6 +63,16 @@ func TestExecute_GatewayRunsTwoPlans(t *testing.T) {
 			&chain.HostPolicy{Side: chain.SideUpstream, Overrides: map[string]chain.Override{"z": {Side: chain.SideAgent}}})
 		r := c.Execute(t.Context(), &chain.PhaseParams{Event: call, Phase: interceptors.PhaseRequest, Payload: raw(`{"x":1}`)})
 		wantAllow(t, r, `{"x":1,"trace":["z","a"]}`)
+	})
+	t.Run("one stays nearest the target whatever priorities others claim", func(t *testing.T) {
+		c := newChain(t, &chain.Options{Posture: chain.PostureGateway})
+		use(t, c, chain.Local("house", server(t, mutator("near", appendTag("near")), mutator("zz", appendTag("zz"), priority(math.MaxInt32, math.MinInt32)))),
+			&chain.HostPolicy{Side: chain.SideUpstream, Overrides: map[string]chain.Override{"near": {Nearest: true}}})
+		for phase, want := range map[interceptors.Phase]string{
+			interceptors.PhaseRequest: `{"x":1,"trace":["zz","near"]}`, interceptors.PhaseResponse: `{"x":1,"trace":["near","zz"]}`,
+		} {
+			wantAllow(t, c.Execute(t.Context(), &chain.PhaseParams{Event: call, Phase: phase, Payload: raw(`{"x":1}`)}), want)
+		}
 	})
 	t.Run("a denial at the second boundary takes back what the first changed", func(t *testing.T) {
 		c := newChain(t, &chain.Options{Posture: chain.PostureGateway}, mutator("am", appendTag("a")))
@@ -228,7 +239,7 @@ func TestChain_Explain(t *testing.T) {
 	}
 	const agent, upstream = "the boundary to the agent is receiving: validators run before mutators", "the boundary to the upstream is sending: mutators run before validators"
 	want := []string{
-		"1 | agent | gone | required interceptor is not there: it fails whenever it is its turn | " + agent + " | validators of a pass run at the same time",
+		"1 | agent | gone | required interceptor is not there | it fails whenever it is its turn | " + agent + " | validators of a pass run at the same time",
 		`2 | agent | a | hooked by "*" | ` + agent + " | priority 5 (its author's hint), then the name",
 		`3 | agent | b | hooked by "*" | ` + agent + " | priority 5 (its author's hint), then the name",
 		`4 | upstream | last | hooked by "*" | ` + upstream + " | priority 9 (set by the policy)",

@@ -26,6 +26,7 @@ type entry struct {
 	failOpen   bool
 	priority   interceptors.Priority
 	overridden bool // the priority is the policy's
+	nearest    bool // the target
 	timeoutMs  int64
 	config     json.RawMessage
 	narrowed   interceptors.Descriptor // its hooks only; none: not narrowed
@@ -43,6 +44,7 @@ func newEntry(h *hostEntry, d interceptors.Descriptor, o Override) *entry {
 		mode:       cmp.Or(o.Mode, d.Mode, interceptors.ModeActive),
 		failOpen:   d.FailOpen,
 		timeoutMs:  o.TimeoutMs,
+		nearest:    o.Nearest,
 		config:     o.Config,
 		narrowed:   interceptors.Descriptor{Hooks: o.Hooks},
 	}
@@ -74,6 +76,17 @@ func (e *entry) priorityIn(phase interceptors.Phase) int32 {
 		return e.priority.Response
 	}
 	return e.priority.Request
+}
+
+// distance is greater for what runs later, before priorities count.
+func (e *entry) distance(phase interceptors.Phase) int {
+	switch {
+	case !e.nearest:
+		return 0
+	case phase == interceptors.PhaseResponse:
+		return -1
+	}
+	return 1
 }
 
 // selected reports whether e runs on the event in the phase under the negotiated revision.
@@ -117,6 +130,7 @@ func derive(entries []*entry, k planKey) *plan {
 	// the order of their hosts, which decides between equals.
 	slices.SortStableFunc(p.mutators, func(a, b *entry) int {
 		return cmp.Or(
+			cmp.Compare(a.distance(k.phase), b.distance(k.phase)),
 			cmp.Compare(a.priorityIn(k.phase), b.priorityIn(k.phase)),
 			cmp.Compare(a.descriptor.Name, b.descriptor.Name))
 	})

@@ -36,6 +36,9 @@ type Override struct {
 	Config json.RawMessage
 	// Hooks narrows where the interceptor runs: on what these and the declared hooks both match.
 	Hooks []interceptors.Hook
+	// Nearest puts a mutator nearest the target, whatever priorities others have: last in the request phase,
+	// first in the response phase.
+	Nearest bool
 	// Side puts the interceptor into another plan than its host's others.
 	Side Side
 	// Disabled takes the interceptor out.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/undolog/undolog/interceptors"
 	"github.com/undolog/undolog/internal/splice"
@@ -19,6 +20,9 @@ import (
 
 // serverEvents are the operations that the protocol lets a server ask of a client.
 var serverEvents = []string{"sampling/createMessage", "elicitation/create", "roots/list"}
+
+// AskedByServer reports whether an event is one that a server asks of its client.
+func AskedByServer(event string) bool { return slices.Contains(serverEvents, event) }
 
 // takeQuestions runs the request phase of what a result asks of the client, and seals what was asked. A
 // reply is returned when the operation must stop.

@@ -67,7 +67,7 @@ func policyFor(server string) *chain.HostPolicy {
 		Side: chain.SideUpstream,
 		Overrides: map[string]chain.Override{
 			effectinterceptor.GuardName:   {Config: config, Side: chain.SideAgent},
-			effectinterceptor.EffectName:  {Config: config},
+			effectinterceptor.EffectName:  {Config: config, Nearest: true},
 			effectinterceptor.CatalogName: {Config: config},
 		},
 	}

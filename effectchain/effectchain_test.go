@@ -23,7 +23,9 @@ type world struct {
 	chain *chain.Chain
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { return newWorldAt(t, chain.PostureServer) }
+
+func newWorldAt(t *testing.T, posture chain.Posture) *world {
 	t.Helper()
 	driver, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "log.db"), nil)
 	if err != nil {
@@ -34,7 +36,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	ei := effectinterceptor.New(log, &effectinterceptor.Options{Delivery: true})
-	c, err := effectchain.New(ei, &effectchain.Options{Server: "bank"})
+	c, err := effectchain.New(ei, &effectchain.Options{Server: "bank", Posture: posture})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,18 +122,17 @@ func TestNew_deliveryDecidesWhatTheSameCallIs(t *testing.T) {
 
 // A call that is stopped behind the claim was never sent: its claim is given back.
 func TestNew_aCallThatAnotherHostStopsIsReleased(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldAt(t, chain.PostureGateway)
 	gate := interceptors.NewServer(nil)
-	hooks := []interceptors.Hook{{Events: []string{"tools/call"}, Phase: interceptors.PhaseRequest}}
-	if err := gate.Add(&interceptors.Mutator{
-		Descriptor: interceptors.Descriptor{Name: "gate/last", Hooks: hooks, PriorityHint: &interceptors.Priority{Request: 2147483647}},
-		Mutate: func(context.Context, *interceptors.Invocation) (*interceptors.Change, error) {
-			return nil, errors.New("not today")
+	if err := gate.Add(&interceptors.Validator{
+		Descriptor: interceptors.Descriptor{Name: "gate/last", Hooks: onCalls},
+		Validate: func(context.Context, *interceptors.Invocation) (*interceptors.Verdict, error) {
+			return interceptors.Deny("not today"), nil
 		},
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.chain.Use(chain.Local("gate", gate), nil); err != nil {
+	if err := w.chain.Use(chain.Local("gate", gate), &chain.HostPolicy{Side: chain.SideUpstream}); err != nil {
 		t.Fatal(err)
 	}
 	if reply := w.pay(t, true, paid); reply.Error == nil {
@@ -139,6 +140,34 @@ func TestNew_aCallThatAnotherHostStopsIsReleased(t *testing.T) {
 	}
 	if diff := cmp.Diff([]effect.State{effect.StateReleased}, w.effects(t)); diff != "" {
 		t.Errorf("effects (-want +got)\n%s", diff)
+	}
+}
+
+var onCalls = []interceptors.Hook{{Events: []string{"tools/call"}, Phase: interceptors.PhaseRequest}}
+
+// Whatever priority somebody else's mutator claims, what is recorded is what goes out.
+func TestNew_recordsTheFinalArguments(t *testing.T) {
+	for _, posture := range []chain.Posture{chain.PostureServer, chain.PostureGateway} {
+		t.Run(string(posture), func(t *testing.T) {
+			w := newWorldAt(t, posture)
+			other := interceptors.NewServer(nil)
+			if err := other.Add(&interceptors.Mutator{
+				Descriptor: interceptors.Descriptor{Name: "zz", Hooks: onCalls, PriorityHint: &interceptors.Priority{Request: 2147483647}},
+				Mutate: func(context.Context, *interceptors.Invocation) (*interceptors.Change, error) {
+					return &interceptors.Change{Payload: json.RawMessage(`{"name":"pay","arguments":{"cents":6}}`)}, nil
+				},
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.chain.Use(chain.Local("other", other), &chain.HostPolicy{Side: chain.SideUpstream}); err != nil {
+				t.Fatal(err)
+			}
+			w.pay(t, true, paid)
+			list, err := w.log.List(t.Context(), &store.Filter{Tenant: effect.DefaultTenant, Server: "bank"})
+			if err != nil || len(list) != 1 || string(list[0].Arguments) != `{"cents":6}` {
+				t.Errorf("effects %+v (%v)", list, err)
+			}
+		})
 	}
 }
 

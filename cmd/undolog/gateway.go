@@ -16,10 +16,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/undolog/undolog/chain"
+	"github.com/undolog/undolog/chainfile"
 	"github.com/undolog/undolog/effect"
-	"github.com/undolog/undolog/effectchain"
 	"github.com/undolog/undolog/effectinterceptor"
 	"github.com/undolog/undolog/gateway"
+	"github.com/undolog/undolog/hosts"
 	"github.com/undolog/undolog/internal/splice"
 )
 
@@ -27,6 +28,8 @@ type gatewayFlags struct {
 	upstream, listen, tokens  string
 	headers                   []string
 	policy, name, principal   string
+	chain                     string
+	scrub                     bool
 	drain, heartbeat, joining time.Duration
 	maxResult                 string
 }
@@ -57,6 +60,8 @@ what is safe to repeat is taken from the server's own annotations.`,
 	flags.StringVar(&f.listen, "http", "", "serve agents on Streamable HTTP at this address, in place of standard input and output")
 	flags.StringVar(&f.tokens, "tokens", "", "file with the bearer tokens of HTTP agents: a YAML list of {token, tenant, principal}; needed beyond loopback")
 	flags.StringVar(&f.policy, "policy", "", "policy file (see \"undolog policy\")")
+	flags.StringVar(&f.chain, "chain", "", "file that names interceptor hosts to ask beside UndoLog's own (see \"undolog chain\")")
+	flags.BoolVar(&f.scrub, "scrub-errors", false, "pass the server's protocol errors on without their text")
 	flags.StringVar(&f.name, "name", "", "name of the server in the log and in policies (default its own name and a hash of its command line or URL)")
 	flags.StringVar(&f.principal, "principal", "", "who calls, where no token says so (default agent:<your name>)")
 	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long calls under way are awaited when the agent leaves")
@@ -114,9 +119,11 @@ func runGateway(cmd *cobra.Command, args []string, f *gatewayFlags) (err error) 
 	if err != nil {
 		return err
 	}
-	if opts.Chain, err = effectchain.New(ei, &effectchain.Options{Logger: logger}); err != nil {
+	var others []*hosts.Host
+	if opts.Chain, others, err = newGatewayChain(cmd, ei, f.chain, logger); err != nil {
 		return err
 	}
+	defer chainfile.Close(others)
 	defer drain(opts.Chain, logger)
 	announce(cmd, path, policy, f)
 	if f.listen != "" {
@@ -143,7 +150,7 @@ func (f *gatewayFlags) options(args []string, logger *slog.Logger) (*gateway.Opt
 	}
 	opts := &gateway.Options{
 		Logger: logger, Name: f.name, Prime: true, MaxResult: limit, Drain: f.drain,
-		Target: strings.Join(args, " "), Attributes: attributes,
+		Target: strings.Join(args, " "), Attributes: attributes, ScrubErrors: f.scrub,
 	}
 	if f.drain == 0 {
 		opts.Drain = -1

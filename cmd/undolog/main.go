@@ -101,7 +101,7 @@ Put "undolog gateway --" in front of the MCP server that you already use, and ch
 	root.AddCommand(
 		gatewayCommand(), serveCommand(),
 		logCommand(), showCommand(), pendingCommand(), resolveCommand(), againCommand(),
-		policyCommand(), conformanceCommand(), versionCommand(), exitCodesTopic(),
+		policyCommand(), chainCommand(), conformanceCommand(), versionCommand(), exitCodesTopic(),
 	)
 	return root
 }
