@@ -43,6 +43,13 @@ type Requester interface {
 	Request(ctx context.Context, r *Request) (*Answer, error)
 }
 
+// Changer is a Session with FeatureChange.
+type Changer interface {
+	// Change registers more interceptors with the host, and lets pass the time for which an engine may
+	// believe what it knows of the host.
+	Change(ctx context.Context, more []Interceptor) error
+}
+
 // Counter is a Session with FeatureCalls.
 type Counter interface {
 	// Calls returns what each interceptor was invoked with so far, in order.
@@ -78,7 +85,8 @@ type Decision struct {
 // Exchanged is what one operation came to.
 type Exchanged struct {
 	Answer
-	Received json.RawMessage // params that reached the upstream, nil when none did
+	Received json.RawMessage   // params that reached the upstream, nil when none did
+	Notes    []json.RawMessage // params of the progress notifications that the agent got
 }
 
 // timed is a step's outcome with how long it took.
@@ -86,6 +94,7 @@ type timed struct {
 	answer   *Answer
 	decision *Decision
 	received json.RawMessage
+	notes    []json.RawMessage
 	elapsed  time.Duration
 	calls    map[string][]json.RawMessage // made by this step
 }

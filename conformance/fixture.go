@@ -3,6 +3,7 @@ package conformance
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 )
 
 // Fixture is one case: interceptors, steps against one session of them, and expectations. Fields after
@@ -114,6 +115,7 @@ const (
 	OpApply    Op = "apply"    // one phase through the engine; chain is the same
 	OpExchange Op = "exchange" // a whole operation through the engine, upstream included (extension)
 	OpRequest  Op = "request"  // one raw request to the host's endpoint (extension)
+	OpChange   Op = "change"   // the host gets more interceptors, and what engines know of it has grown old (extension)
 )
 
 // Step is one call against the session and what must come of it.
@@ -128,6 +130,8 @@ type Step struct {
 	Upstream *Upstream `json:"upstream,omitempty"` // exchange
 	Request  *Request  `json:"request,omitempty"`  // request
 
+	Interceptors []Interceptor `json:"interceptors,omitempty"` // change
+
 	Expect Expect `json:"expect"`
 }
 
@@ -138,12 +142,19 @@ type Context struct {
 	TraceID   string `json:"traceId,omitempty"`
 	SpanID    string `json:"spanId,omitempty"`
 	Protocol  string `json:"protocol,omitempty"` // negotiated revision
+	Principal string `json:"principal,omitempty"`
+	// FromServer says that the server began the operation: the roles are swapped, so each posture has the
+	// directions of the other.
+	FromServer bool `json:"fromServer,omitempty"`
 }
 
 // Upstream is how the target of an exchange answers: exactly one of the two.
 type Upstream struct {
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  json.RawMessage `json:"error,omitempty"`
+	// Notes are params of progress notifications that it sends before its answer, on a stream. The agent
+	// must get them as they are.
+	Notes []json.RawMessage `json:"notes,omitempty"`
 }
 
 // Request is one HTTP request to the host's endpoint. Without Bare it is completed to a right request of
@@ -207,6 +218,9 @@ const (
 	FeatureRequest       Feature = "request"     // request steps: any method on the wire
 	FeatureHTTP          Feature = "http"        // request steps that name verbs, headers, statuses or revisions
 	FeatureEveryEvent    Feature = "every-event" // applies events other than tools/call
+	FeatureFromServer    Feature = "from-server" // applies operations that the server began
+	FeatureChange        Feature = "change"      // change steps
+	FeatureGateway       Feature = "gateway"     // relays what is not governed: tasks, streams
 	FeatureInvoke        Feature = "invoke"      // list and invoke steps; every adapter of a host has it
 )
 
@@ -261,7 +275,14 @@ func (n needs) step(s *Step) {
 	n.add(s.Op == OpExchange, FeatureExchange)
 	n.add(s.Op == OpRequest, FeatureRequest)
 	n.add(s.Op == OpRequest && (s.Request.isHTTP() || s.Expect.Status != 0), FeatureHTTP)
-	n.add(c != nil && (c.TraceID != "" || c.Protocol != ""), FeatureContext)
+	n.add(c != nil && (c.TraceID != "" || c.Protocol != "" || c.Principal != ""), FeatureContext)
+	n.add(c != nil && c.FromServer, FeatureFromServer)
+	n.add(s.Op == OpChange, FeatureChange)
+	n.add(s.Op == OpExchange && s.Event != nil && strings.HasPrefix(*s.Event, "tasks/"), FeatureGateway)
+	n.add(s.Op == OpExchange && len(s.Upstream.Notes) > 0, FeatureGateway)
+	for i := range s.Interceptors {
+		n.interceptor(&s.Interceptors[i])
+	}
 	n.add(c != nil && c.Tenant != "", FeatureTenant)
 	n.expect(&s.Expect)
 }

@@ -132,6 +132,11 @@ func (f *Fixture) normalize() error {
 func (s *Step) check() error {
 	switch s.Op {
 	case OpList:
+	case OpChange:
+		if len(s.Interceptors) == 0 {
+			return errors.New("a change step needs interceptors")
+		}
+		return nil
 	case OpInvoke:
 		if s.Params == nil {
 			return errors.New("an invoke step needs params")
@@ -149,7 +154,7 @@ func (s *Step) check() error {
 			return errors.New("a request step needs a request")
 		}
 	default:
-		return fmt.Errorf("op %q is not one of list, invoke, apply, exchange, request", s.Op)
+		return fmt.Errorf("op %q is not one of list, invoke, apply, exchange, request, change", s.Op)
 	}
 	return s.Expect.check()
 }

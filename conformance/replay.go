@@ -49,11 +49,13 @@ func replay(ctx context.Context, a Adapter, f *Fixture, patience float64) (fault
 			return nil, err
 		}
 		var found []string
-		if err != nil {
+		switch {
+		case err != nil:
 			found = []string{err.Error()}
-		} else {
+		case step.Op == OpChange:
+		default:
 			got.elapsed = time.Duration(float64(got.elapsed) / patience)
-			found = step.Expect.judge(step.Op, got, f.Volatile)
+			found = append(step.Expect.judge(step.Op, got, f.Volatile), step.unseen(got)...)
 		}
 		for _, fault := range found {
 			faults = append(faults, fmt.Sprintf("step %d (%s): %s", i+1, step.Op, fault))
@@ -106,7 +108,13 @@ func call(ctx context.Context, s Session, step *Step) (*timed, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &timed{answer: &got.Answer, received: got.Received}, nil
+		return &timed{answer: &got.Answer, received: got.Received, notes: got.Notes}, nil
+	case OpChange:
+		c, ok := s.(Changer)
+		if !ok {
+			return nil, fmt.Errorf("%w: %s", ErrUnsupported, FeatureChange)
+		}
+		return new(timed), c.Change(ctx, step.Interceptors)
 	default:
 		r, ok := s.(Requester)
 		if !ok {
@@ -115,6 +123,23 @@ func call(ctx context.Context, s Session, step *Step) (*timed, error) {
 		answer, err := r.Request(ctx, step.Request)
 		return &timed{answer: answer}, err
 	}
+}
+
+// unseen are the notifications of an upstream that did not reach the agent.
+func (s *Step) unseen(got *timed) []string {
+	if s.Upstream == nil {
+		return nil
+	}
+	var faults []string
+	for i, note := range s.Upstream.Notes {
+		if i >= len(got.notes) {
+			return append(faults, fmt.Sprintf("%d of %d progress notifications reached the agent", len(got.notes), len(s.Upstream.Notes)))
+		}
+		if diff := contains(note, got.notes[i], "progress notification"); diff != "" {
+			faults = append(faults, diff)
+		}
+	}
+	return faults
 }
 
 // judge returns how a step's outcome differs from what is expected.

@@ -95,6 +95,9 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "REQUIREMENT\tPASSED\tFAILED\tSKIPPED")
 	for _, q := range r.requirements() {
+		if q.Passed+q.Failed == 0 {
+			continue // counted below
+		}
 		fmt.Fprintf(tw, "%s\t%d\t%d\t%d\n", q.Name, q.Passed, q.Failed, q.Skipped)
 	}
 	if err := tw.Flush(); err != nil {

@@ -38,7 +38,7 @@ func conformanceCommand() *cobra.Command {
   --adapter -- COMMAND    an adapter in any language, which binds an implementation to the fixtures
   --engine -- COMMAND     an engine: a program that stands before an MCP server and calls interceptor hosts;
                           {hosts} in its arguments becomes the URL of the host, {upstream} that of the server,
-                          {config} a file made from --engine-config
+                          {config} a file made from --engine-config, {dir} a directory of its own
   (none of these)         UndoLog's own library, over every transport
 
 Fixtures are those built in and those of every --fixtures DIR, which are read in the published format.
@@ -56,7 +56,7 @@ that file names must fail: a check of it that passes, or that is not there, fail
 	flags.StringArrayVar(&f.headers, "header", nil, "NAME=env:VAR: header for the target, its value from the environment")
 	flags.BoolVar(&f.adapter, "adapter", false, "the command is an adapter")
 	flags.BoolVar(&f.engine, "engine", false, "the command is an engine")
-	flags.StringVar(&f.config, "engine-config", "", "template of the engine's configuration; {hosts} and {upstream} are replaced in it")
+	flags.StringVar(&f.config, "engine-config", "", "template of the engine's configuration, in which the same is replaced")
 	flags.StringVar(&f.posture, "posture", "client", "side of the trust boundary that the engine stands on: client or server")
 	flags.StringArrayVar(&f.fixtures, "fixtures", nil, "directory of fixtures in the published format; may be repeated")
 	flags.BoolVar(&f.noSuite, "no-suite", false, "leave out the cases that are built in")

@@ -59,6 +59,8 @@ var changes = map[string]func(conformance.Args) change{
 	"secretless-redactor": func(conformance.Args) change { return redact },
 	"append":              appendTag,
 	"drop-arg":            dropArg,
+	"drop-tool":           dropTool,
+	"redact-text":         redactText,
 	"null-out":            func(conformance.Args) change { return nullOut },
 	"slow":                slowChange,
 	"lie-unmodified":      appendTag,
@@ -387,6 +389,44 @@ func dropArg(a conformance.Args) change {
 			return nil, err
 		}
 		changed, err := splice.Set(in.Payload, kept, "arguments")
+		if err != nil {
+			return nil, err
+		}
+		return &interceptors.Change{Payload: changed}, nil
+	}
+}
+
+// redactText puts asterisks in the place of a text.
+func redactText(a conformance.Args) change {
+	return func(_ context.Context, in *interceptors.Invocation) (*interceptors.Change, error) {
+		clean, err := mapStrings(in.Payload, func(s string) string { return strings.ReplaceAll(s, a.Key, "***") })
+		if err != nil {
+			return nil, err
+		}
+		return &interceptors.Change{Payload: clean}, nil
+	}
+}
+
+// dropTool takes a tool out of a list for one principal.
+func dropTool(a conformance.Args) change {
+	return func(_ context.Context, in *interceptors.Invocation) (*interceptors.Change, error) {
+		if in.Context.Principal == nil || in.Context.Principal.ID != a.Tag {
+			return nil, nil
+		}
+		var tools, kept []json.RawMessage
+		if err := json.Unmarshal(splice.Get(in.Payload, "tools"), &tools); err != nil {
+			return nil, err
+		}
+		for _, tool := range tools {
+			if string(splice.Get(tool, "name")) != string(quoted(a.Key)) {
+				kept = append(kept, tool)
+			}
+		}
+		raw, err := json.Marshal(kept)
+		if err != nil {
+			return nil, err
+		}
+		changed, err := splice.Set(in.Payload, raw, "tools")
 		if err != nil {
 			return nil, err
 		}

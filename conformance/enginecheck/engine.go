@@ -13,8 +13,10 @@ import (
 	"io"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/undolog/undolog/conformance"
@@ -26,9 +28,10 @@ import (
 // Engine is the program to check.
 type Engine struct {
 	// Command has {hosts} where the URL of the interceptor host goes, {upstream} where that of the MCP
-	// server, and {config} where the path of a file made from Config; in any argument.
+	// server, {config} where the path of a file made from Config, and {dir} where that of a directory which
+	// lives as long as the engine; in any argument.
 	Command []string
-	// Config is a template of the engine's configuration: {hosts} and {upstream} are replaced in it.
+	// Config is a template of the engine's configuration; the same is replaced in it.
 	Config string
 	// Posture is the side of the trust boundary that the engine stands on. Defaults to client.
 	Posture conformance.Posture
@@ -52,7 +55,8 @@ func (a *adapter) Has(f conformance.Feature) bool {
 		return behavior.Known(name)
 	}
 	return slices.Contains([]conformance.Feature{conformance.FeatureServerPosture, conformance.FeatureDescriptor,
-		conformance.FeatureCalls, conformance.FeatureExchange, conformance.FeatureErrorData}, f)
+		conformance.FeatureCalls, conformance.FeatureExchange, conformance.FeatureErrorData,
+		conformance.FeatureGateway}, f)
 }
 
 // CreateSession implements conformance.Adapter.
@@ -80,6 +84,9 @@ func (a *adapter) CreateSession(ctx context.Context, f *conformance.Fixture) (co
 
 // unasked says why a fixture cannot be asked of an engine from outside.
 func (a *adapter) unasked(f *conformance.Fixture) string {
+	if f.Rejected {
+		return "the engine registers nothing"
+	}
 	own := a.engine.Posture
 	if own == "" {
 		own = conformance.PostureClient
@@ -121,38 +128,41 @@ func toolName(payload json.RawMessage) string {
 // session is an engine with its three neighbours.
 type session struct {
 	log      behavior.Log
-	phase    atomic.Value // string: the phase under test, empty for both
+	asked    atomic.Value // asked
 	host     *httptest.Server
 	upstream *httptest.Server
 	target   *upstream
 	agent    *wire.Lines
-	config   string
+	dir      string // of the session
+
+	mu    sync.Mutex
+	notes []json.RawMessage
 }
 
-// counts lets the invocations of the phase under test count; in the other one every interceptor passes.
+// asked is what a step is about: an event, and a phase or, empty, both.
+type asked struct{ event, phase string }
+
+// counts lets the invocations that the step is about count; in all others every interceptor passes.
 func (s *session) counts(in *interceptors.Invocation) bool {
-	phase, _ := s.phase.Load().(string)
-	return phase == "" || string(in.Phase) == phase
+	now, _ := s.asked.Load().(asked)
+	return (now.phase == "" || string(in.Phase) == now.phase) && in.Event == now.event
 }
 
 func (s *session) start(ctx context.Context, e *Engine) error {
-	replace := strings.NewReplacer("{hosts}", s.host.URL, "{upstream}", s.upstream.URL)
-	if e.Config != "" {
-		file, err := os.CreateTemp("", "engine-*.yaml")
-		if err != nil {
-			return err
-		}
-		s.config = file.Name()
-		_, err = file.WriteString(replace.Replace(e.Config))
-		if err = errors.Join(err, file.Close()); err != nil {
-			return err
-		}
+	var err error
+	if s.dir, err = os.MkdirTemp("", "engine-"); err != nil {
+		return err
+	}
+	config := filepath.Join(s.dir, "engine.yaml")
+	replace := strings.NewReplacer("{hosts}", s.host.URL, "{upstream}", s.upstream.URL, "{dir}", s.dir, "{config}", config)
+	if err := os.WriteFile(config, []byte(replace.Replace(e.Config)), 0o600); err != nil {
+		return err
 	}
 	argv := make([]string, len(e.Command))
 	for i, arg := range e.Command {
-		argv[i] = strings.ReplaceAll(replace.Replace(arg), "{config}", s.config)
+		argv[i] = replace.Replace(arg)
 	}
-	agent, err := wire.Command(argv, e.Errs, e.Env...)
+	agent, err := wire.Command(argv, &wire.CommandOptions{Errs: e.Errs, Env: e.Env, OnMessage: s.note})
 	if err != nil {
 		return err
 	}
@@ -179,12 +189,12 @@ const carrier = `{"name":"echo","arguments":{"note":"NOTE"}}`
 
 // Apply sends a tool call through the engine and looks at one phase of it.
 func (s *session) Apply(ctx context.Context, step *conformance.Step) (*conformance.Decision, error) {
-	s.phase.Store(step.Phase)
+	s.asked.Store(asked{"tools/call", step.Phase})
 	params, answer := step.Payload, json.RawMessage(`{"content":[{"type":"text","text":"answered"}]}`)
 	if step.Phase == "response" {
 		params, answer = json.RawMessage(carrier), step.Payload
 	}
-	got, received, err := s.exchange(ctx, params, &conformance.Upstream{Result: answer})
+	got, received, err := s.exchange(ctx, "tools/call", params, &conformance.Upstream{Result: answer})
 	if err != nil {
 		return nil, err
 	}
@@ -243,21 +253,50 @@ func stripped(payload json.RawMessage) json.RawMessage {
 
 // Exchange implements conformance.Exchanger.
 func (s *session) Exchange(ctx context.Context, step *conformance.Step) (*conformance.Exchanged, error) {
-	s.phase.Store("")
-	got, received, err := s.exchange(ctx, step.Payload, step.Upstream)
+	s.asked.Store(asked{event: governedEvent(*step.Event)})
+	s.agentNotes()
+	got, received, err := s.exchange(ctx, *step.Event, step.Payload, step.Upstream)
 	if err != nil {
 		return nil, err
 	}
-	x := &conformance.Exchanged{Answer: *got}
+	x := &conformance.Exchanged{Answer: *got, Notes: s.agentNotes()}
 	if received != nil {
 		x.Received = stripped(received)
 	}
 	return x, nil
 }
 
-func (s *session) exchange(ctx context.Context, params json.RawMessage, u *conformance.Upstream) (*conformance.Answer, json.RawMessage, error) {
-	s.target.script(u)
-	got, err := s.agent.Call(ctx, "tools/call", params)
+// governedEvent is the event that interceptors see of an exchange: what a task ends with is the response of
+// the call that began it.
+func governedEvent(method string) string {
+	if strings.HasPrefix(method, "tasks/") {
+		return "tools/call"
+	}
+	return method
+}
+
+// agentNotes returns the progress that the agent was told since the last time.
+func (s *session) agentNotes() []json.RawMessage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	notes := s.notes
+	s.notes = nil
+	return notes
+}
+
+// note is what the agent does with a message of the engine's.
+func (s *session) note(m *wire.Message) json.RawMessage {
+	if m.Method == "notifications/progress" {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.notes = append(s.notes, m.Params)
+	}
+	return nil
+}
+
+func (s *session) exchange(ctx context.Context, method string, params json.RawMessage, u *conformance.Upstream) (*conformance.Answer, json.RawMessage, error) {
+	s.target.script(method, u)
+	got, err := s.agent.Call(ctx, method, params)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -269,8 +308,8 @@ func (s *session) Close() error {
 	if s.agent != nil {
 		err = s.agent.Close()
 	}
-	if s.config != "" {
-		err = errors.Join(err, os.Remove(s.config))
+	if s.dir != "" {
+		err = errors.Join(err, os.RemoveAll(s.dir))
 	}
 	for _, server := range []*httptest.Server{s.host, s.upstream} {
 		server.CloseClientConnections()

@@ -46,6 +46,9 @@ var faults = map[string]string{
 	"doubles":                 "engine/e32-digits",
 	"refuses-bare":            "engine/e34-bare-result",
 	"flat-only":               "engine/e34-nested-denial",
+	"tasks-unseen":            "gateway/g14-task-result",
+	"streams-unseen":          "gateway/g16-stream",
+	"drops-progress":          "gateway/g16-stream",
 	"leaks-reason":            "engine/e38-no-leak",
 	"leaks-result":            "engine/e38-no-leak-response",
 }

@@ -1,6 +1,7 @@
 package enginecheck
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ type upstream struct {
 	tools json.RawMessage
 
 	mu     sync.Mutex
+	method string // of the call that answer is for
 	answer *conformance.Upstream
 	got    json.RawMessage
 }
@@ -39,10 +41,10 @@ func newUpstream(names []string) *upstream {
 }
 
 // script says how the next call is answered, and forgets the last.
-func (u *upstream) script(answer *conformance.Upstream) {
+func (u *upstream) script(method string, answer *conformance.Upstream) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.answer, u.got = answer, nil
+	u.method, u.answer, u.got = method, answer, nil
 }
 
 // received is what the last call since script had for params; nil without one.
@@ -71,31 +73,46 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	member, value := u.handle(q.Method, q.Params)
-	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,%q:%s}`, q.ID, member, value)
+	member, value, notes := u.handle(q.Method, q.Params)
+	answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%q:%s}`, q.ID, member, compact(value))
+	if len(notes) == 0 {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, answer)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, note := range notes {
+		fmt.Fprintf(w, "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":%s}\n\n", compact(note))
+	}
+	fmt.Fprintf(w, "event: message\ndata: %s\n\n", answer)
 }
 
-// handle returns the member of the answer and its value.
-func (u *upstream) handle(method string, params json.RawMessage) (string, json.RawMessage) {
+func compact(raw json.RawMessage) json.RawMessage {
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return raw
+	}
+	return b.Bytes()
+}
+
+// handle returns the member of the answer, its value and what is notified before it.
+func (u *upstream) handle(method string, params json.RawMessage) (string, json.RawMessage, []json.RawMessage) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if method == u.method && u.answer != nil {
+		u.got = params
+		if u.answer.Error != nil {
+			return "error", u.answer.Error, u.answer.Notes
+		}
+		return "result", u.answer.Result, u.answer.Notes
+	}
 	switch method {
 	case "initialize":
-		return "result", json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"conformance-upstream","version":"1"}}`)
+		return "result", json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"conformance-upstream","version":"1"}}`), nil
 	case "ping":
-		return "result", json.RawMessage("{}")
+		return "result", json.RawMessage("{}"), nil
 	case "tools/list":
-		return "result", u.tools
-	case "tools/call":
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		u.got = params
-		if u.answer != nil && u.answer.Error != nil {
-			return "error", u.answer.Error
-		}
-		if u.answer != nil && u.answer.Result != nil {
-			return "result", u.answer.Result
-		}
-		return "result", json.RawMessage(`{"content":[]}`)
+		return "result", u.tools, nil
 	}
-	return "error", json.RawMessage(`{"code":-32601,"message":"method not found"}`)
+	return "error", json.RawMessage(`{"code":-32601,"message":"method not found"}`), nil
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/undolog/undolog/chain"
@@ -66,21 +67,23 @@ func (a *Adapter) Has(f conformance.Feature) bool {
 	return slices.Contains([]conformance.Feature{
 		conformance.FeatureServerPosture, conformance.FeaturePolicy, conformance.FeatureHosts, conformance.FeatureDescriptor,
 		conformance.FeatureCalls, conformance.FeatureRecords, conformance.FeatureErrorData, conformance.FeatureEveryEvent,
+		conformance.FeatureFromServer, conformance.FeatureChange,
 	}, f)
 }
 
 // CreateSession implements conformance.Adapter.
 func (a *Adapter) CreateSession(ctx context.Context, f *conformance.Fixture) (conformance.Session, error) {
 	s := &session{transport: a.Transport}
+	now := func() time.Time { return time.Now().Add(time.Duration(s.older.Load())) }
 	posture := chain.PostureClient
 	if f.Posture == conformance.PostureServer || f.Posture == conformance.PostureAny && a.Posture == conformance.PostureServer {
 		posture = chain.PostureServer
 	}
-	c, err := chain.New(&chain.Options{Posture: posture, Deadline: milliseconds(f.Policy.DeadlineMs)})
+	c, err := chain.New(&chain.Options{Posture: posture, Deadline: milliseconds(f.Policy.DeadlineMs), Now: now})
 	if err != nil {
 		return nil, err
 	}
-	s.chain, s.posture = c, posture
+	s.chain = c
 	for _, name := range hostNames(f) {
 		if err := s.addHost(ctx, f, name); err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -105,10 +108,25 @@ func hostNames(f *conformance.Fixture) []string {
 
 type session struct {
 	transport Transport
-	posture   chain.Posture
 	chain     *chain.Chain
 	hosts     []*host
 	log       behavior.Log
+	older     atomic.Int64 // how far the engine's clock is ahead
+}
+
+// Change implements conformance.Changer.
+func (s *session) Change(_ context.Context, more []conformance.Interceptor) error {
+	for i := range more {
+		made, err := behavior.New(&more[i], &s.log, nil)
+		if err != nil {
+			return err
+		}
+		if err := s.hosts[0].Server.Add(made); err != nil {
+			return err
+		}
+	}
+	s.older.Add(int64(time.Hour))
+	return nil
 }
 
 func (s *session) addHost(ctx context.Context, f *conformance.Fixture, name string) error {

@@ -63,7 +63,7 @@ func (h *host) reachPipe(ctx context.Context, t Transport, strict bool) (chain.H
 	if err := h.serve(server, &mcp.IOTransport{Reader: toServer, Writer: fromServer}); err != nil {
 		return nil, err
 	}
-	lines := wire.NewLines(toRaw, fromRaw, nil)
+	lines := wire.NewLines(toRaw, fromRaw)
 	if _, err := lines.Start(ctx, wire.Legacy); err != nil {
 		return nil, err
 	}

@@ -82,15 +82,17 @@ func request(step *conformance.Step) *chain.Request {
 	r := &chain.Request{Event: *step.Event}
 	if c := step.Context; c != nil {
 		r.SessionID, r.TraceID, r.SpanID, r.Protocol = c.SessionID, c.TraceID, c.SpanID, c.Protocol
-		r.Caller.Tenant = c.Tenant
+		r.Caller.Tenant, r.FromServer = c.Tenant, c.FromServer
+		if c.Principal != "" {
+			r.Principal = &interceptors.Principal{Type: "user", ID: c.Principal}
+		}
 	}
 	return r
 }
 
 func (s *session) Apply(ctx context.Context, step *conformance.Step) (*conformance.Decision, error) {
-	phase := interceptors.Phase(step.Phase)
 	out := s.chain.Execute(ctx, &chain.PhaseParams{
-		Event: *step.Event, Phase: phase, Direction: s.posture.Direction(phase), Payload: step.Payload, Request: request(step),
+		Event: *step.Event, Phase: interceptors.Phase(step.Phase), Payload: step.Payload, Request: request(step),
 	})
 	d := &conformance.Decision{Decision: "allow", FinalPayload: out.Payload}
 	if out.Status != chain.StatusSuccess {

@@ -108,7 +108,7 @@ func (t *Target) connect(ctx context.Context, revision string) (wire.Conn, *conf
 		a, err := h.Start(ctx, revision)
 		return h, a, err
 	}
-	l, err := wire.Command(t.Command, t.Errs)
+	l, err := wire.Command(t.Command, &wire.CommandOptions{Errs: t.Errs})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -17,13 +17,10 @@ import (
 
 // Lines is a peer on newline-delimited JSON: MCP's stdio.
 type Lines struct {
-	// OnMessage gets the peer's requests and notifications, in order, in the reader's goroutine; what it
-	// returns is sent back as the result of a request. Nil: requests are refused with −32601.
-	OnMessage func(m *Message) json.RawMessage
-
-	revision string
-	w        io.WriteCloser
-	closer   func() error
+	onMessage func(m *Message) json.RawMessage
+	revision  string
+	w         io.WriteCloser
+	closer    func() error
 
 	mu      sync.Mutex // guards the writer, and what follows
 	next    int64
@@ -32,10 +29,11 @@ type Lines struct {
 	done    chan struct{}
 }
 
-// NewLines returns a connection over a reader and a writer; closer, when not nil, is called by Close after
-// the writer was closed. Start begins it.
-func NewLines(r io.Reader, w io.WriteCloser, closer func() error) *Lines {
-	l := &Lines{w: w, closer: closer, waiting: map[string]chan []byte{}, done: make(chan struct{})}
+// NewLines returns a connection over a reader and a writer. Start begins it.
+func NewLines(r io.Reader, w io.WriteCloser) *Lines { return newLines(r, w, nil, nil) }
+
+func newLines(r io.Reader, w io.WriteCloser, closer func() error, onMessage func(*Message) json.RawMessage) *Lines {
+	l := &Lines{w: w, closer: closer, onMessage: onMessage, waiting: map[string]chan []byte{}, done: make(chan struct{})}
 	go l.read(r)
 	return l
 }
@@ -56,12 +54,25 @@ func (l *Lines) Start(ctx context.Context, revision string) (*conformance.Answer
 	return a, l.write([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
 }
 
-// Command starts a program and speaks to its standard input and output. Its standard error goes to errs.
-func Command(argv []string, errs io.Writer, env ...string) (*Lines, error) {
+// CommandOptions configure Command. The zero value is ready.
+type CommandOptions struct {
+	Errs io.Writer // gets the program's standard error; nil discards it
+	Env  []string  // is added to the environment
+	// OnMessage gets the peer's requests and notifications, in order, in the reader's goroutine; what it
+	// returns is sent back as the result of a request. Nil: requests are refused with −32601.
+	OnMessage func(m *Message) json.RawMessage
+}
+
+// Command starts a program and speaks to its standard input and output.
+func Command(argv []string, opts *CommandOptions) (*Lines, error) {
+	var o CommandOptions
+	if opts != nil {
+		o = *opts
+	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stderr = errs
-	if len(env) > 0 {
-		cmd.Env = append(cmd.Environ(), env...)
+	cmd.Stderr = o.Errs
+	if len(o.Env) > 0 {
+		cmd.Env = append(cmd.Environ(), o.Env...)
 	}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -74,18 +85,21 @@ func Command(argv []string, errs io.Writer, env ...string) (*Lines, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", argv[0], err)
 	}
-	var l *Lines
-	l = NewLines(stdout, stdin, func() error {
-		select {
-		case <-l.done:
-		case <-time.After(5 * time.Second):
-			_ = cmd.Process.Kill() // it may have ended by itself
-			<-l.done
-		}
-		_ = cmd.Wait() // how the peer ends is not what is asked
-		return nil
-	})
+	l := newLines(stdout, stdin, nil, o.OnMessage)
+	l.closer = func() error { return l.reap(cmd) }
 	return l, nil
+}
+
+// reap waits for the program to end, and ends it when it does not.
+func (l *Lines) reap(cmd *exec.Cmd) error {
+	select {
+	case <-l.done:
+	case <-time.After(5 * time.Second):
+		_ = cmd.Process.Kill() // it may have ended by itself
+		<-l.done
+	}
+	_ = cmd.Wait() // how the peer ends is not what is asked
+	return nil
 }
 
 // Revision implements Conn.
@@ -172,8 +186,8 @@ func (l *Lines) dispatch(line []byte) {
 		return
 	}
 	var result json.RawMessage
-	if l.OnMessage != nil {
-		result = l.OnMessage(&m)
+	if l.onMessage != nil {
+		result = l.onMessage(&m)
 	}
 	switch {
 	case m.ID == nil:

@@ -31,6 +31,8 @@ type message struct {
 	Params json.RawMessage `json:"params,omitempty"`
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  json.RawMessage `json:"error,omitempty"`
+
+	streamed bool
 }
 
 func main() {
@@ -75,7 +77,28 @@ func answer(q *message) *message {
 	if err != nil {
 		return refusal("the server cannot be reached")
 	}
+	if q.Method == "tasks/get" && m.Result != nil && !is("tasks-unseen") {
+		return taskEnd(m)
+	}
 	return m
+}
+
+// taskEnd takes the result inside a task's answer through the response phase.
+func taskEnd(m *message) *message {
+	var task map[string]json.RawMessage
+	if json.Unmarshal(m.Result, &task) != nil || task["result"] == nil {
+		return m
+	}
+	result, blocked := run("response", task["result"])
+	if blocked != nil {
+		return refusalOf(blocked)
+	}
+	task["result"] = result
+	raw, err := json.Marshal(task)
+	if err != nil {
+		return refusal("internal error")
+	}
+	return &message{Result: raw}
 }
 
 func refusal(text string) *message {
@@ -97,7 +120,7 @@ func exchange(q *message) *message {
 		return refusal("the server cannot be reached")
 	}
 	switch {
-	case is("no-response-phase"):
+	case is("no-response-phase"), is("streams-unseen") && m.streamed:
 		return m
 	case m.Error != nil && is("governs-errors"):
 		if _, blocked := run("response", m.Error); blocked != nil {
@@ -155,6 +178,9 @@ func post(url, method string, params json.RawMessage) (*message, error) {
 		return nil, err
 	}
 	m := new(message)
+	if m.streamed = bytes.HasPrefix(raw, []byte("event:")); m.streamed {
+		raw = relayed(raw)
+	}
 	if err := json.Unmarshal(raw, m); err != nil {
 		return nil, err
 	}
@@ -162,4 +188,22 @@ func post(url, method string, params json.RawMessage) (*message, error) {
 		return nil, errors.New("no answer")
 	}
 	return m, nil
+}
+
+// relayed hands the notifications of a stream on to the agent and returns the answer at its end.
+func relayed(stream []byte) (answer []byte) {
+	for line := range bytes.Lines(stream) {
+		data, ok := bytes.CutPrefix(line, []byte("data: "))
+		if !ok {
+			continue
+		}
+		if bytes.Contains(data, []byte(`"method"`)) {
+			if !is("drops-progress") {
+				fmt.Printf("%s\n", bytes.TrimSpace(data))
+			}
+			continue
+		}
+		answer = data
+	}
+	return answer
 }
