@@ -43,7 +43,23 @@ type Engine struct {
 
 // Run tries the fixtures that an engine can be asked from outside; the others are skipped.
 func Run(ctx context.Context, e *Engine, fixtures []*conformance.Fixture, opts *conformance.Options) *conformance.Report {
-	return conformance.Run(ctx, fixtures, &adapter{e}, opts)
+	own := *e
+	if e.Errs != nil {
+		own.Errs = &shared{w: e.Errs}
+	}
+	return conformance.Run(ctx, fixtures, &adapter{&own}, opts)
+}
+
+// shared is a writer for the programs of several fixtures.
+type shared struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (s *shared) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.w.Write(p)
 }
 
 type adapter struct{ engine *Engine }
