@@ -184,3 +184,27 @@ func TestNew_aLostAnswerIsExplained(t *testing.T) {
 		t.Errorf("want the outcome in_doubt in %s (%v)", reply.Error, err)
 	}
 }
+
+// What a target answers is its own: odd bytes are recorded, given and given again.
+func TestChain_GivesOddAnswersAsTheyCame(t *testing.T) {
+	for name, result := range map[string]string{
+		"a member twice":       `{"content":[],"_meta":{"a":1},"_meta":{"b":2}}`,
+		"a member twice below": `{"content":[],"structuredContent":{"x":1,"x":2}}`,
+		"content of no array":  `{"content":"text"}`,
+		"a lone surrogate":     `{"content":[{"type":"text","text":"\ud800"}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			answer := chain.Answer{Kind: chain.Answered, Result: json.RawMessage(result)}
+			if first := w.pay(t, false, answer); string(first.Result) != result {
+				t.Errorf("answered %s %s, want the target's bytes", first.Result, first.Error)
+			}
+			if again := w.pay(t, false, answer); again.Result == nil {
+				t.Errorf("the record was not given again: %s", again.Error)
+			}
+			if diff := cmp.Diff([]effect.State{effect.StateCommitted}, w.effects(t)); diff != "" {
+				t.Errorf("effects (-want +got)\n%s", diff)
+			}
+		})
+	}
+}

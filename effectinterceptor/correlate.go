@@ -110,6 +110,9 @@ func (i *Interceptors) match(ctx context.Context, in *interceptors.Invocation, e
 // log's, of a target that stands behind one.
 func (i *Interceptors) echoed(ctx context.Context, in *interceptors.Invocation, ev *evidence) (o *open, known bool) {
 	if o := i.open.only(ev.effect); o != nil {
+		if o.call.Principal != principalOf(in) { // another's effect, whoever knows its id
+			return nil, true
+		}
 		if ev.echo.replayed { // an earlier answer of an effect that is under way again
 			return nil, true
 		}

@@ -161,7 +161,21 @@ func (p *parser) member(name []byte, _ int) (err error) {
 		p.inputResponses = splice.Kind(v) != 'n'
 		return err
 	}
+	if err := unlike(name); err != nil {
+		return err
+	}
 	return p.dec.SkipValue()
+}
+
+// unlike refuses a name that differs from one of ours in case alone: a target that folds case (Go's
+// encoding/json does) would be called by another name, or with other arguments, than were recorded.
+func unlike(name []byte) error {
+	for _, known := range [...]string{"name", "arguments", "_meta", "requestState", "inputResponses"} {
+		if len(name) < 2*len(known) && strings.EqualFold(string(name), known) {
+			return &effect.InvalidError{Pointer: "/" + string(name), Reason: "is not spelled " + known}
+		}
+	}
+	return nil
 }
 
 // text reads a string that is not empty.

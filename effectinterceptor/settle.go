@@ -100,7 +100,10 @@ func (i *Interceptors) settleResponse(ctx context.Context, in *interceptors.Invo
 	if err != nil {
 		return nil, err
 	}
-	change := &interceptors.Change{Payload: result}
+	change := &interceptors.Change{}
+	if len(result) != len(in.Payload) { // else it is as it came, whatever that is
+		change.Payload = result
+	}
 	if o.claim != nil {
 		r := &effect.Record{ID: o.claim.Effect, Attempt: o.claim.Attempt}
 		change.Info = newInfo(outcomeExecute, o.identity, r).wrapped()

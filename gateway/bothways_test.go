@@ -188,6 +188,40 @@ func TestServe_governsTheEndOfATask(t *testing.T) {
 	r.agent.expect(`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"a","status":"completed","result":{"text":"[gone]"}}}`)
 }
 
+func TestServe_governsWhatATaskAsks(t *testing.T) {
+	r := start(t, gateway.Options{Chain: ruled(t,
+		rule{event: "elicitation/create", phase: request, deny: "swordfish", old: "secret", new: "[gone]"},
+		rule{event: "elicitation/create", phase: response, deny: "poison", old: "password", new: "[gone]"})})
+	up := r.shakeHands()
+	get := func(text string) string {
+		r.agent.say(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"a"}}`)
+		up.hear()
+		up.say(`{"jsonrpc":"2.0","id":1,"result":{"status":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"` + text + `"}}}}}`)
+		return r.agent.hear()
+	}
+	update := func(text string) string {
+		return `{"jsonrpc":"2.0","id":2,"method":"tasks/update","params":{"taskId":"a","inputResponses":{"k":{"text":"` + text + `"}}}}`
+	}
+	r.agent.say(update("nobody has asked"))
+	if _, code, _, reason := errorOf(t, r.agent.hear()); code != -32602 || reason != "unknown_request_state" {
+		t.Errorf("answers to nothing are refused with %d %s", code, reason)
+	}
+	if line := get("swordfish"); strings.Contains(line, "swordfish") {
+		t.Errorf("a denied question went out: %s", line)
+	}
+	if line := get("a secret"); !strings.Contains(line, `{"message":"a [gone]"}`) {
+		t.Errorf("the agent was asked %s", line)
+	}
+	r.agent.say(update("poison"))
+	if line := r.agent.hear(); !strings.Contains(line, `"error"`) {
+		t.Errorf("a denied answer is answered by %s", line)
+	}
+	r.agent.say(update("a password"))
+	up.expect(update("a [gone]"))
+	up.say(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+	r.agent.expect(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+}
+
 func TestServe_scrubsErrors(t *testing.T) {
 	r := start(t, gateway.Options{ScrubErrors: true, Chain: ruled(t, rule{event: "tools/call", phase: request, deny: "swordfish"})})
 	up := r.shakeHands()

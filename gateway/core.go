@@ -66,6 +66,7 @@ func (c *core) init(g *Gateway, info AgentInfo) {
 		down:   func(error) {},
 		ctx:    ctx, cancel: cancel,
 		pending: make(map[string]*pending),
+		stale:   make(map[string]bool),
 	}
 }
 

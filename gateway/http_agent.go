@@ -143,11 +143,15 @@ func (a *httpAgent) begin(messages []*Message, stream *answerStream) (*agentPost
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	post := &agentPost{stream: stream}
+	here := map[string]bool{}
 	for _, m := range messages {
 		if !m.IsRequest() {
 			continue
 		}
-		if a.posts[idKey(m.ID)] != nil {
+		key := idKey(m.ID)
+		twice := here[key]
+		here[key] = true
+		if twice || a.posts[key] != nil {
 			return nil, &RefusedError{ID: m.ID, Method: m.Method, Code: codeInvalidRequest, Message: "a request with this id is under way"}
 		}
 	}

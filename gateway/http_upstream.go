@@ -185,7 +185,7 @@ func (c *httpUpstream) endSession() error {
 	req.Header.Set(sessionHeader, session)
 	resp, err := c.client.Do(req)
 	if err != nil {
-		return fmt.Errorf("end upstream session: %w", err)
+		return fmt.Errorf("end upstream session: %w", withoutURL(err))
 	}
 	return resp.Body.Close()
 }
@@ -251,7 +251,7 @@ func (c *httpUpstream) notify(ctx context.Context, m *Message) (written bool, er
 	}
 	resp, err := c.client.Do(req)
 	if err != nil {
-		return trace.written(ctx.Err() != nil), fmt.Errorf("post to upstream: %w", err)
+		return trace.written(ctx.Err() != nil), fmt.Errorf("post to upstream: %w", withoutURL(err))
 	}
 	defer resp.Body.Close()
 	io.Copy(io.Discard, io.LimitReader(resp.Body, refusalBodyLimit))
@@ -298,4 +298,13 @@ func (c *httpUpstream) noteInitialized(session string, result json.RawMessage) {
 	c.session, c.protocol = session, version
 	c.mu.Unlock()
 	c.listen()
+}
+
+// withoutURL is a client's error without the URL that it failed for: a key can stand in its query, and
+// the error is logged, recorded and told to the agent.
+func withoutURL(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
 }

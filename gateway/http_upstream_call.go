@@ -118,6 +118,7 @@ func (c *httpUpstream) roundTrip(call *upstreamCall, req *http.Request) {
 	resp, err := c.client.Do(req)
 	close(call.returned)
 	if err != nil {
+		err = withoutURL(err)
 		if call.settle(err) == nil {
 			c.lose(call, err)
 		}

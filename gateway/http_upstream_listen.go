@@ -54,7 +54,7 @@ func (c *httpUpstream) openStream(lastID string) (*http.Response, error) {
 	}
 	resp, err := c.client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("open upstream stream: %w", err)
+		return nil, fmt.Errorf("open upstream stream: %w", withoutURL(err))
 	}
 	if resp.StatusCode == http.StatusOK && strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
 		return resp, nil
@@ -87,7 +87,7 @@ func (c *httpUpstream) openAt(broken *http.Request, lastID string) (*http.Respon
 	req.Header.Set(lastEventHeader, lastID)
 	resp, err := c.client.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, withoutURL(err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		resp.Body.Close()

@@ -45,6 +45,7 @@ type link struct {
 	retryAt  time.Time
 	cause    error // why it is down
 	pending  map[string]*pending
+	stale    map[string]bool // ids given up in this life that may still be answered
 }
 
 // pending is one request on its way to an answer. Exactly one of its ends happens: whoever takes it out
@@ -241,6 +242,10 @@ func (l *link) read(born *life) {
 func (l *link) answered(m *Message) {
 	switch {
 	case l.end(m.ID, ending{m: m}):
+	case l.outlived(m.ID):
+		l.logger.Debug("answer to a request that was given up dropped", slog.String("id", string(m.ID)))
+	case m.Truncated:
+		l.logger.Warn("upstream wrote what is not a message", slog.Int64("size", m.Size))
 	case m.ID == nil || string(m.ID) == "null":
 		l.receive(m)
 	default:
@@ -285,6 +290,7 @@ func (l *link) died(born *life, cause error) {
 	var busy *attempt
 	if current { // nobody may start the next one before this one is gone
 		l.conn = nil
+		clear(l.stale)
 		busy = &attempt{done: make(chan struct{})}
 		l.busy = busy
 	}
@@ -399,12 +405,38 @@ func (l *link) abandon(id, params json.RawMessage) bool {
 	key := idKey(id)
 	p := l.pending[key]
 	delete(l.pending, key)
+	if p != nil && len(l.stale) <= staleMost {
+		l.stale[key] = true
+	}
 	l.mu.Unlock()
 	if p == nil {
 		return false
 	}
 	l.notify(NewNotification(methodCancelled, params))
 	return true
+}
+
+// staleMost bounds link.stale; beyond it every id counts as stale.
+const staleMost = 1 << 14
+
+// isStale reports whether an answer to an earlier request of that id may still come. It would be taken
+// for the answer to a new one.
+func (l *link) isStale(id json.RawMessage) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.stale) > staleMost || l.stale[idKey(id)]
+}
+
+// outlived reports whether id was given up, and ends that: its answer has come.
+func (l *link) outlived(id json.RawMessage) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := idKey(id)
+	stale := l.stale[key]
+	if len(l.stale) <= staleMost {
+		delete(l.stale, key)
+	}
+	return stale
 }
 
 // notify sends what wants no answer. It starts no upstream: a notification to one that has died means

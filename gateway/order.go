@@ -71,11 +71,12 @@ func (t *turn) leave() {
 	t.unlink()
 }
 
-// overtake takes away the places of all before t, so that nobody waits for them twice.
+// overtake takes away the places of all before t, so that nobody waits for them twice. A turn that has
+// been overtaken itself meanwhile has no place from which to do so.
 func (t *turn) overtake() {
 	t.order.mu.Lock()
 	defer t.order.mu.Unlock()
-	for t.prev != nil {
+	for !t.left && t.prev != nil {
 		t.prev.unlink()
 	}
 }

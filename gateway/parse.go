@@ -182,6 +182,19 @@ func (m *Message) setMember(name string, at span) error {
 		if !isNull {
 			m.Error = value
 		}
+	default:
+		return unlikeEnvelope(name)
+	}
+	return nil
+}
+
+// unlikeEnvelope refuses a name that differs from one of the envelope's in case alone. Readers that fold
+// case (encoding/json is one) take it for that: what is one message here would be another to them.
+func unlikeEnvelope(name string) error {
+	for _, known := range envelope {
+		if strings.EqualFold(name, known) {
+			return fmt.Errorf("member %q is not spelled %q", shorten(name), known)
+		}
 	}
 	return nil
 }

@@ -192,3 +192,18 @@ func FuzzParseMessage(f *testing.F) {
 		}
 	})
 }
+
+// A reader that folds case would take such a message for another one than the relay does.
+func TestParseMessage_namesThatDifferInCase(t *testing.T) {
+	for _, line := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"ping","Method":"tools/call","params":{}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"ping","PARAMS":{"name":"charge"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"ping","param\u017f":{"name":"charge"}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{},"Method":"tools/call"}`,
+	} {
+		var refused *gateway.RefusedError
+		if m, err := gateway.ParseMessage([]byte(line), nil); !errors.As(err, &refused) || refused.Code != -32600 {
+			t.Errorf("%s: parsed as %+v, %v", line, m, err)
+		}
+	}
+}

@@ -201,7 +201,11 @@ func (s *session) request(m *Message) {
 		s.greeting = c.greeting
 		s.inFlightMu.Unlock()
 	}
-	if !chain.Governed(m.Method) {
+	switch {
+	case m.Method == methodTaskUpdate:
+		s.updateTask(c)
+		return
+	case !chain.Governed(m.Method):
 		s.forward(c)
 		return
 	}
@@ -268,6 +272,23 @@ func (s *session) finish(c *call) (cancelled bool) {
 	return c.cancelled
 }
 
+// updateTask passes the agent's answers to a task on, apart: they pass the chain.
+func (s *session) updateTask(c *call) {
+	s.calls.add()
+	go func() {
+		defer s.calls.done()
+		out, refusal := s.taskTold(s.ctx, c.m)
+		if refusal != nil {
+			s.forwarded(c, ending{m: refusal})
+			return
+		}
+		_, err := s.link.request(s.reading, out, func(e ending) { s.forwarded(c, e) })
+		if err != nil {
+			s.forwarded(c, ending{cause: err})
+		}
+	}()
+}
+
 // forward passes an ungoverned request on as it is.
 func (s *session) forward(c *call) {
 	_, err := s.link.request(s.reading, c.m, func(e ending) { s.forwarded(c, e) })
@@ -324,12 +345,20 @@ func (s *session) introduced(m, answer *Message) *Message {
 // governed takes one request through the chain and answers it, unless the agent has cancelled it: then
 // nothing may be sent.
 func (s *session) governed(ctx context.Context, c *call) {
+	sent := c.m.ID
 	g := &governed{
-		m:         c.m,
-		arrival:   c.arrival,
-		turn:      c.turn,
-		outgoing:  func(params json.RawMessage) *Message { return withParams(c.m, params) },
-		cancelled: func(ctx context.Context) json.RawMessage { return cancelReason(ctx, c.m.ID) },
+		m:       c.m,
+		arrival: c.arrival,
+		turn:    c.turn,
+		outgoing: func(params json.RawMessage) *Message {
+			out := withParams(c.m, params)
+			if s.link.isStale(out.ID) {
+				out = out.WithID(s.newID(s.lastID.Add(1)))
+			}
+			sent = out.ID
+			return out
+		},
+		cancelled: func(ctx context.Context) json.RawMessage { return cancelReason(ctx, c.m.ID, sent) },
 	}
 	reply := s.govern(ctx, g)
 	response := s.response(g, reply)
@@ -353,14 +382,21 @@ func withParams(m *Message, params json.RawMessage) *Message {
 	return m.WithParams(params)
 }
 
-// cancelReason returns the params of notifications/cancelled for id: the agent's own when the agent has
-// cancelled.
-func cancelReason(ctx context.Context, id json.RawMessage) json.RawMessage {
+// cancelReason returns the params of notifications/cancelled for the request id that was sent on under
+// the id sent: the agent's own when the agent has cancelled.
+func cancelReason(ctx context.Context, id, sent json.RawMessage) json.RawMessage {
 	var byAgent *cancelledError
-	if errors.As(context.Cause(ctx), &byAgent) {
+	if !errors.As(context.Cause(ctx), &byAgent) {
+		return cancelParams(sent, "no longer awaited")
+	}
+	if bytes.Equal(id, sent) {
 		return byAgent.params
 	}
-	return cancelParams(id, "no longer awaited")
+	params, err := splice.Set(byAgent.params, sent, "requestId")
+	if err != nil { // its requestId was found there
+		return cancelParams(sent, "no longer awaited")
+	}
+	return params
 }
 
 func (s *session) toAgent(m *Message) error {

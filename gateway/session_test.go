@@ -554,6 +554,55 @@ func TestServe_keepsTheOrderOfRequests(t *testing.T) {
 	}
 }
 
+// Many requests are held up by one and lose patience with it in the same moment.
+func TestServe_manyOvertakeAtOnce(t *testing.T) {
+	s := newSpy()
+	held := make(chan struct{})
+	s.hold = map[string]chan struct{}{"resources/list": held}
+	r := start(t, gateway.Options{Chain: newChain(t, s), Drain: -1})
+	up := r.shakeHands()
+	r.agent.say(`{"jsonrpc":"2.0","id":"held","method":"resources/list"}`)
+	const many = 60 // what the spy has room for
+	for i := range many {
+		r.agent.say(call(fmt.Sprint(i), "t"))
+	}
+	for range many {
+		up.say(`{"jsonrpc":"2.0","id":` + string(parse(t, up.hear()).ID) + `,"result":{}}`)
+		r.agent.hear()
+	}
+	close(held)
+	up.hear()
+	up.say(`{"jsonrpc":"2.0","id":"held","result":{}}`)
+	r.agent.expect(`{"jsonrpc":"2.0","id":"held","result":{}}`)
+}
+
+// A client that counts its requests badly: it gives one up and uses its id again while the upstream may
+// still answer the first. That answer is no outcome of the second.
+func TestServe_answerToARequestGivenUp(t *testing.T) {
+	for name, first := range map[string]string{
+		"governed":   call("7", "read"),
+		"ungoverned": `{"jsonrpc":"2.0","id":7,"method":"ping"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSpy()
+			r := start(t, gateway.Options{Chain: newChain(t, s)})
+			up := r.shakeHands()
+			r.agent.say(first)
+			up.hear()
+			r.agent.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
+			up.hear()
+			if name == "governed" && s.delivered(t) {
+				t.Error("a cancelled request was answered")
+			}
+			r.agent.say(call("7", "charge"))
+			sent := parse(t, up.hear())
+			up.say(`{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"late"}}`)
+			up.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"charged":true}}`, sent.ID))
+			r.agent.expect(`{"jsonrpc":"2.0","id":7,"result":{"charged":true}}`)
+		})
+	}
+}
+
 func TestServe_namesTheUpstream(t *testing.T) {
 	names := make(chan string, 8)
 	attributes := func(_ *gateway.Message, p *gateway.Peer) map[string]json.RawMessage {

@@ -242,7 +242,15 @@ func (s *shared) flush(c *sharedCall, send func(*Message) error) error {
 // doForward passes an ungoverned request on, a subscription for instance.
 func (s *shared) doForward(ctx context.Context, c *sharedCall, send func(*Message) error) error {
 	ends := make(chan ending, 1)
-	out := c.outgoing(c.m.Params)
+	params := c.m.Params
+	if c.m.Method == methodTaskUpdate {
+		told, refusal := s.taskTold(ctx, c.m)
+		if refusal != nil {
+			return send(refusal)
+		}
+		params = told.Params
+	}
+	out := c.outgoing(params)
 	if _, err := s.link.request(ctx, out, func(e ending) { ends <- e }); err != nil {
 		return send(s.failure(c.m.ID, err))
 	}

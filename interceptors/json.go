@@ -98,6 +98,11 @@ func isValid(v json.RawMessage) bool {
 	return jsontext.Value(v).IsValid(jsontext.AllowInvalidUTF8(true))
 }
 
+// isRecorded is isValid for what a target once answered: a member that is there twice is its to answer for.
+func isRecorded(v json.RawMessage) bool {
+	return jsontext.Value(v).IsValid(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+}
+
 func isObject(v json.RawMessage) bool { return splice.Kind(v) == '{' }
 
 func isNull(v json.RawMessage) bool { return splice.Kind(v) == 'n' }

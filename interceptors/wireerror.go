@@ -173,7 +173,7 @@ func (e *RespondError) check() error {
 	switch {
 	case (e.Result == nil) == (e.Err == nil):
 		return errors.New("an answer in the target's place needs a result or an error, not both")
-	case !isObject(part) || !isValid(part):
+	case !isObject(part) || !isRecorded(part):
 		return errors.New("an answer in the target's place is not a JSON object")
 	case e.Info != nil && (!isObject(e.Info) || !isValid(e.Info)):
 		return errors.New("the info of an answer in the target's place is not a JSON object")
