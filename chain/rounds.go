@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -31,31 +32,14 @@ func (o *operation) takeQuestions(ctx context.Context, result json.RawMessage) (
 	if questions == nil {
 		return result, nil
 	}
-	asked := map[string]string{}
-	var stopped *PhaseResult
-	twice := once(result)
-	err := splice.Each(questions, func(key string, question []byte) {
-		_, again := asked[key]
-		if twice = cmp.Or(twice, once(question)); again {
-			twice = errTwice
-		}
-		if stopped != nil || twice != nil {
-			return
-		}
-		event := text(splice.Get(question, "method"))
-		asked[key] = event
-		phase := o.aside(ctx, event, interceptors.PhaseRequest, splice.Get(question, "params"))
-		if stopped = refused(phase); stopped == nil && phase.Modified {
-			result = replaced(result, phase.Payload, "inputRequests", key, "params")
-		}
-	})
-	switch err = cmp.Or(err, twice); {
-	case err != nil:
+	if err := once(result); err != nil {
 		return nil, o.unreadable(ctx, interceptors.PhaseResponse, "inputRequests", err)
-	case stopped != nil:
-		return nil, o.blocked(ctx, interceptors.PhaseResponse, stopped)
 	}
-	return o.sealed(ctx, result, asked), nil
+	changed, asked, stopped := o.questions(ctx, questions)
+	if stopped != nil {
+		return nil, stopped
+	}
+	return o.sealed(ctx, replaced(result, changed, "inputRequests"), asked), nil
 }
 
 func questionsOf(result json.RawMessage) json.RawMessage {
@@ -65,12 +49,62 @@ func questionsOf(result json.RawMessage) json.RawMessage {
 	return splice.Get(result, "inputRequests")
 }
 
+// Ask runs the request phase of what a server asks of the client beside the answer of the operation x: the
+// inputRequests of a task. It returns them as they are to go on, and the event of each key for Tell. A
+// reply is returned when what was to carry them must stop.
+func (c *Chain) Ask(ctx context.Context, x *Exchange, inputRequests json.RawMessage) (changed json.RawMessage, asked map[string]string, stopped *Reply) {
+	return (&operation{chain: c, exchange: x}).questions(ctx, inputRequests)
+}
+
+// Tell runs the response phase of what a client answers to the questions of Ask, and returns the
+// inputResponses as they are to go on. asked is nil when it is not known any more: then nothing passes
+// that somebody would judge.
+func (c *Chain) Tell(ctx context.Context, x *Exchange, asked map[string]string, inputResponses json.RawMessage) (changed json.RawMessage, stopped *Reply) {
+	o := &operation{chain: c, exchange: x}
+	if asked == nil {
+		if o.judged(ctx, serverEvents...) {
+			return nil, o.unreadable(ctx, interceptors.PhaseRequest, "inputResponses", errSealMissing)
+		}
+		return inputResponses, nil
+	}
+	return o.answers(ctx, inputResponses, asked)
+}
+
+// questions runs the request phase of each question, in order.
+func (o *operation) questions(ctx context.Context, questions json.RawMessage) (json.RawMessage, map[string]string, *Reply) {
+	asked := map[string]string{}
+	changed := questions
+	var stopped *PhaseResult
+	twice := once(questions)
+	err := splice.Each(questions, func(key string, question []byte) {
+		if twice = cmp.Or(twice, once(question)); stopped != nil || twice != nil {
+			return
+		}
+		event := text(splice.Get(question, "method"))
+		asked[key] = event
+		phase := o.aside(ctx, event, interceptors.PhaseRequest, splice.Get(question, "params"))
+		if stopped = refused(phase); stopped == nil && phase.Modified {
+			changed = replaced(changed, phase.Payload, key, "params")
+		}
+	})
+	switch err = cmp.Or(err, twice); {
+	case err != nil:
+		return nil, nil, o.unreadable(ctx, interceptors.PhaseResponse, "inputRequests", err)
+	case stopped != nil:
+		return nil, nil, o.blocked(ctx, interceptors.PhaseResponse, stopped)
+	}
+	return changed, asked, nil
+}
+
 // takeAnswers runs the response phase of what the client has answered, and gives the operation's params
 // the target's own state again. A reply is returned when the operation must stop.
 func (o *operation) takeAnswers(ctx context.Context) *Reply {
 	params := o.exchange.Params
 	answers := splice.Get(params, "inputResponses")
 	params, asked, err := o.unsealed(ctx, params, answers != nil)
+	if err == nil && asked != nil {
+		err = once(params)
+	}
 	if err != nil {
 		return o.unreadable(ctx, interceptors.PhaseRequest, "requestState", err)
 	}
@@ -78,9 +112,19 @@ func (o *operation) takeAnswers(ctx context.Context) *Reply {
 	if answers == nil || asked == nil {
 		return nil
 	}
+	changed, stopped := o.answers(ctx, answers, asked)
+	if stopped == nil && !bytes.Equal(changed, answers) {
+		o.exchange.Params = replaced(params, changed, "inputResponses")
+	}
+	return stopped
+}
+
+// answers runs the response phase of each answer, in order.
+func (o *operation) answers(ctx context.Context, answers json.RawMessage, asked map[string]string) (json.RawMessage, *Reply) {
+	changed := answers
 	var stopped *PhaseResult
-	unasked := cmp.Or(once(params), once(answers))
-	err = splice.Each(answers, func(key string, answer []byte) {
+	unasked := once(answers)
+	err := splice.Each(answers, func(key string, answer []byte) {
 		event, known := asked[key]
 		if !known {
 			unasked = fmt.Errorf("%q answers what was not asked", key)
@@ -90,16 +134,16 @@ func (o *operation) takeAnswers(ctx context.Context) *Reply {
 		}
 		phase := o.aside(ctx, event, interceptors.PhaseResponse, answer)
 		if stopped = refused(phase); stopped == nil && phase.Modified {
-			o.exchange.Params = replaced(o.exchange.Params, phase.Payload, "inputResponses", key)
+			changed = replaced(changed, phase.Payload, key)
 		}
 	})
 	switch err = cmp.Or(err, unasked); {
 	case err != nil:
-		return o.unreadable(ctx, interceptors.PhaseRequest, "inputResponses", err)
+		return nil, o.unreadable(ctx, interceptors.PhaseRequest, "inputResponses", err)
 	case stopped != nil:
-		return o.blocked(ctx, interceptors.PhaseRequest, stopped)
+		return nil, o.blocked(ctx, interceptors.PhaseRequest, stopped)
 	}
-	return nil
+	return changed, nil
 }
 
 // aside runs a phase of an operation that the server asks of the client inside this one.

@@ -279,7 +279,9 @@ func (s *session) updateTask(c *call) {
 		defer s.calls.done()
 		out, refusal := s.taskTold(s.ctx, c.m)
 		if refusal != nil {
-			s.forwarded(c, ending{m: refusal})
+			if !s.finish(c) {
+				_ = s.toAgent(refusal)
+			}
 			return
 		}
 		_, err := s.link.request(s.reading, out, func(e ending) { s.forwarded(c, e) })
