@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -67,6 +68,11 @@ func house() *interceptors.Server {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})("hang", false)
+	for i := range 16 { // for benchmarks
+		verdict(func(context.Context, *interceptors.Invocation) (*interceptors.Verdict, error) {
+			return interceptors.Allow(), nil
+		})(fmt.Sprintf("v%d", i), false)
+	}
 	if err := s.Add(&interceptors.Mutator{
 		Descriptor: interceptors.Descriptor{Name: "mark", Hooks: always},
 		Mutate: func(context.Context, *interceptors.Invocation) (*interceptors.Change, error) {
