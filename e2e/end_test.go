@@ -1,10 +1,12 @@
 package e2e_test
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"net/http/httptrace"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -141,4 +143,27 @@ func (w *world) notSQLite() string {
 		w.t.Fatal(err)
 	}
 	return path
+}
+
+// What stands in a command line or a URL is not told to logs, agents or the record.
+func TestEnd_secretsAreNotShown(t *testing.T) {
+	const canary = "sk-canary-4711"
+	w := newWorld(t)
+	for name, args := range map[string][]string{
+		"a command's arguments": {"--", "/nowhere/server", "--api-key=" + canary},
+		"a URL's query":         {"--upstream", "http://127.0.0.1:1/mcp?api_key=" + canary},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := w.command(append([]string{"--log-level", "debug", "gateway", "--drain", "0s"}, args...)...)
+			cmd.Stdin = strings.NewReader(mcptest.Request("1", "initialize", `{"protocolVersion":"2025-11-25"}`) + "\n" +
+				mcptest.ToolCall("2", "charge", charge10, "") + "\n")
+			out, _ := cmd.CombinedOutput() // it fails, and says so
+			if len(out) == 0 || strings.Contains(string(out), canary) {
+				t.Errorf("%v said:\n%s", args, out)
+			}
+		})
+	}
+	if data, err := os.ReadFile(w.db); err == nil && bytes.Contains(data, []byte(canary)) {
+		t.Error("the log holds it")
+	}
 }

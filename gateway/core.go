@@ -60,7 +60,7 @@ func (c *core) init(g *Gateway, info AgentInfo) {
 	c.opts, c.logger, c.info, c.protocol, c.tasks = &g.opts, g.logger, info, info.Protocol, &g.tasks
 	ctx, cancel := context.WithCancel(context.Background())
 	c.link = &link{
-		target: g.opts.Target, logger: g.logger, now: g.opts.Now,
+		target: g.opts.Label, logger: g.logger, now: g.opts.Now,
 		dial:   func(ctx context.Context) (Conn, error) { return g.opts.Dial(ctx, &c.info) },
 		revive: func(context.Context, Conn) error { return nil },
 		down:   func(error) {},

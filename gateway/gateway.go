@@ -19,9 +19,12 @@ type Options struct {
 	// Dial opens an upstream for an agent: starts a process or opens an HTTP session. It is called when a
 	// session begins and again after its upstream has died. ctx bounds the opening alone.
 	Dial func(ctx context.Context, agent *AgentInfo) (Conn, error)
-	// Target says in a word what Dial opens, for errors and logs: the command line or the URL. Its hash is
-	// part of the upstream's name. It MUST NOT carry secrets.
+	// Target is what Dial opens, whole: the command line or the URL. Its hash is part of the upstream's name;
+	// it is never shown, since a key can stand in it.
 	Target string
+	// Label says in a word what Dial opens, for errors and logs. It MUST NOT carry secrets. Defaults to
+	// "the upstream".
+	Label string
 	// Name is the upstream's configured name. Defaults to the name in its serverInfo, a hyphen and eight
 	// hex digits of the hash of Target.
 	Name string
@@ -84,6 +87,9 @@ func New(opts *Options) *Gateway {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Label == "" {
+		o.Label = "the upstream"
 	}
 	if o.MaxResult <= 0 {
 		o.MaxResult = defaultMaxResult

@@ -64,7 +64,7 @@ func StartProcess(ctx context.Context, command []string, opts *ProcessOptions) (
 		p.logger = slog.New(slog.DiscardHandler)
 	}
 	if err := p.start(command, opts); err != nil {
-		return nil, fmt.Errorf("start upstream %s: %w", strings.Join(command, " "), err)
+		return nil, fmt.Errorf("start upstream %s: %w", command[0], err)
 	}
 	return p, nil
 }

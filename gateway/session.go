@@ -441,7 +441,7 @@ func (s *session) noteOfTask(m *Message) {
 func (s *session) upstreamDown(cause error) {
 	s.primer.stale()
 	if s.ctx.Err() == nil && s.link.ctx.Err() == nil {
-		s.logger.Warn("upstream has gone", slog.String("upstream", s.opts.Target), slog.Any("cause", cause))
+		s.logger.Warn("upstream has gone", slog.String("upstream", s.opts.Label), slog.Any("cause", cause))
 	}
 	for _, a := range s.forgetAllAsked() {
 		_ = s.toAgent(NewNotification(methodCancelled, cancelParams(a.id, "the upstream has gone")))

@@ -409,6 +409,6 @@ func (c *sharedCall) incoming(m *Message) *Message {
 func (s *shared) upstreamDown(cause error) {
 	s.primer.stale()
 	if s.link.ctx.Err() == nil {
-		s.logger.Warn("upstream has gone", slog.String("upstream", s.opts.Target), slog.Any("cause", cause))
+		s.logger.Warn("upstream has gone", slog.String("upstream", s.opts.Label), slog.Any("cause", cause))
 	}
 }

@@ -150,7 +150,7 @@ func (f *gatewayFlags) options(args []string, logger *slog.Logger) (*gateway.Opt
 	}
 	opts := &gateway.Options{
 		Logger: logger, Name: f.name, Prime: true, MaxResult: limit, Drain: f.drain,
-		Target: strings.Join(args, " "), Attributes: attributes, ScrubErrors: f.scrub,
+		Target: strings.Join(args, " "), Label: commandName(args), Attributes: attributes, ScrubErrors: f.scrub,
 	}
 	if f.drain == 0 {
 		opts.Drain = -1
@@ -165,7 +165,7 @@ func (f *gatewayFlags) options(args []string, logger *slog.Logger) (*gateway.Opt
 	if err != nil {
 		return nil, err
 	}
-	opts.Target = f.upstream
+	opts.Target, opts.Label = f.upstream, withoutSecrets(f.upstream)
 	opts.Dial = func(ctx context.Context, _ *gateway.AgentInfo) (gateway.Conn, error) {
 		return gateway.DialHTTP(ctx, f.upstream, &gateway.UpstreamOptions{Header: header, MaxResult: limit, Logger: logger})
 	}
