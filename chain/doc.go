@@ -25,6 +25,19 @@
 //	if err := c.Use(chain.Local("house", interceptorServer), nil); err != nil { … }
 //	server.AddReceivingMiddleware(c.Middleware(nil))
 //
+// A chain of PostureGateway stands between two such boundaries and runs a plan at each, see Side. What a
+// server asks of its client (Request.FromServer) passes the other way round, also where it is asked inside
+// an answer.
+//
+// Four hooks let an embedder do what an interceptor alone cannot. None knows what it is used for:
+//
+//	Respond    a trusted mutator answers in the target's place (interceptors.RespondError); the response
+//	           phase runs on its answer as on any other
+//	Pause      a trusted interceptor that denies says that somebody must decide (PauseKey); Observer.Pause
+//	           may wait and let the request phase run once more
+//	Delivered  whether the reply reached the requester: transports tell Reply, and Reply Observer.Delivered
+//	Outcome    how every operation went, and who stopped it: Observer.Outcome
+//
 // The package knows nothing of effects, logs and approvals. What an embedder does for them hangs on the
 // funcs of Observer and on the directive that an interceptor leaves under DispatchKey.
 package chain
