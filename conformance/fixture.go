@@ -152,6 +152,8 @@ type Context struct {
 type Upstream struct {
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  json.RawMessage `json:"error,omitempty"`
+	// Pad makes the result one text of so many bytes.
+	Pad int `json:"pad,omitempty"`
 	// Notes are params of progress notifications that it sends before its answer, on a stream. The agent
 	// must get them as they are.
 	Notes []json.RawMessage `json:"notes,omitempty"`
@@ -221,8 +223,33 @@ const (
 	FeatureFromServer    Feature = "from-server" // applies operations that the server began
 	FeatureChange        Feature = "change"      // change steps
 	FeatureGateway       Feature = "gateway"     // relays what is not governed: tasks, streams
+	FeatureLimit         Feature = "limit"       // takes no answers of the target above 2 MB
 	FeatureInvoke        Feature = "invoke"      // list and invoke steps; every adapter of a host has it
 )
+
+// HostNames are the names of the fixture's hosts in order of first mention, one at least.
+func (f *Fixture) HostNames() []string {
+	var names []string
+	for i := range f.Interceptors {
+		if name := f.Interceptors[i].Host; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return []string{""}
+	}
+	return names
+}
+
+// HostOf is the host of an interceptor: where the fixture registers it, else the first.
+func (f *Fixture) HostOf(interceptor string) string {
+	for i := range f.Interceptors {
+		if f.Interceptors[i].Name == interceptor {
+			return f.Interceptors[i].Host
+		}
+	}
+	return f.HostNames()[0]
+}
 
 // BehaviorFeature is the feature of having a behavior that the published fixtures do not name.
 func BehaviorFeature(behavior string) Feature { return Feature("behavior:" + behavior) }
@@ -280,6 +307,7 @@ func (n needs) step(s *Step) {
 	n.add(s.Op == OpChange, FeatureChange)
 	n.add(s.Op == OpExchange && s.Event != nil && strings.HasPrefix(*s.Event, "tasks/"), FeatureGateway)
 	n.add(s.Op == OpExchange && len(s.Upstream.Notes) > 0, FeatureGateway)
+	n.add(s.Op == OpExchange && s.Upstream.Pad > 0, FeatureLimit)
 	for i := range s.Interceptors {
 		n.interceptor(&s.Interceptors[i])
 	}

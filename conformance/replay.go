@@ -174,9 +174,10 @@ func (e *Expect) judgeAny(op Op, got *timed, volatile []string) []string {
 
 type judgement struct{ faults []string }
 
-func (j *judgement) addf(format string, args ...any) {
-	j.faults = append(j.faults, fmt.Sprintf(format, args...))
-}
+func (j *judgement) addf(format string, args ...any) { j.add(fmt.Sprintf(format, args...)) }
+
+// longestFault bounds a line of the report: payloads may be large.
+const longestFault = 2000
 
 func (j *judgement) decision(e *Expect, got *Decision, volatile []string) {
 	if got.Decision != e.Decision {
@@ -216,6 +217,9 @@ func (j *judgement) records(e *Expect, got *Decision) {
 }
 
 func (j *judgement) add(fault string) {
+	if len(fault) > longestFault {
+		fault = strings.ToValidUTF8(fault[:longestFault], "") + "…"
+	}
 	if fault != "" {
 		j.faults = append(j.faults, fault)
 	}

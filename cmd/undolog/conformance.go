@@ -20,11 +20,15 @@ type conformanceFlags struct {
 	target, only, expected, format, output string
 	fixtures, headers                      []string
 	adapter, engine, noSuite, noInvoke     bool
+	limited                                bool
 	quiet                                  bool
 	parallel                               int
 	posture, config                        string
 	patience                               float64
 }
+
+// ownConfig names the configuration of our own gateway.
+const ownConfig = "undolog"
 
 func conformanceCommand() *cobra.Command {
 	var f conformanceFlags
@@ -56,7 +60,8 @@ that file names must fail: a check of it that passes, or that is not there, fail
 	flags.StringArrayVar(&f.headers, "header", nil, "NAME=env:VAR: header for the target, its value from the environment")
 	flags.BoolVar(&f.adapter, "adapter", false, "the command is an adapter")
 	flags.BoolVar(&f.engine, "engine", false, "the command is an engine")
-	flags.StringVar(&f.config, "engine-config", "", "template of the engine's configuration, in which the same is replaced")
+	flags.StringVar(&f.config, "engine-config", "", "template of the engine's configuration, in which the same is replaced; \""+ownConfig+"\" writes the chain file of undolog gateway for each fixture")
+	flags.BoolVar(&f.limited, "engine-limited", false, "the engine was told to take no answers of the server above a size of at most 2 MB")
 	flags.StringVar(&f.posture, "posture", "client", "side of the trust boundary that the engine stands on: client or server")
 	flags.StringArrayVar(&f.fixtures, "fixtures", nil, "directory of fixtures in the published format; may be repeated")
 	flags.BoolVar(&f.noSuite, "no-suite", false, "leave out the cases that are built in")
@@ -184,8 +189,12 @@ func tryAdapter(ctx context.Context, args []string, fixtures []*conformance.Fixt
 }
 
 func (f *conformanceFlags) tryEngine(cmd *cobra.Command, args []string, fixtures []*conformance.Fixture, opts *conformance.Options) (*conformance.Report, error) {
-	e := &enginecheck.Engine{Command: args, Posture: conformance.Posture(f.posture), Errs: cmd.ErrOrStderr()}
-	if f.config != "" {
+	e := &enginecheck.Engine{Command: args, Posture: conformance.Posture(f.posture), Limited: f.limited, Errs: cmd.ErrOrStderr()}
+	switch f.config {
+	case "":
+	case ownConfig:
+		e.Configure = chainFileFor(e.Posture)
+	default:
 		raw, err := os.ReadFile(f.config)
 		if err != nil {
 			return nil, err

@@ -33,6 +33,11 @@ type Engine struct {
 	Command []string
 	// Config is a template of the engine's configuration; the same is replaced in it.
 	Config string
+	// Configure, where it is not nil, writes the configuration for each fixture in place of Config; urls has
+	// the fixture's hosts by name. Without it, fixtures with several hosts or a policy are skipped.
+	Configure func(f *conformance.Fixture, urls map[string]string) (string, error)
+	// Limited says that the engine was told to take no answers of the target above a size of at most 2 MB.
+	Limited bool
 	// Posture is the side of the trust boundary that the engine stands on. Defaults to client.
 	Posture conformance.Posture
 	// Env is added to the environment of the program.
@@ -70,6 +75,12 @@ func (a *adapter) Has(f conformance.Feature) bool {
 	if name, ok := strings.CutPrefix(string(f), "behavior:"); ok {
 		return behavior.Known(name)
 	}
+	switch f {
+	case conformance.FeaturePolicy, conformance.FeatureHosts:
+		return a.engine.Configure != nil
+	case conformance.FeatureLimit:
+		return a.engine.Limited
+	}
 	return slices.Contains([]conformance.Feature{conformance.FeatureServerPosture, conformance.FeatureDescriptor,
 		conformance.FeatureCalls, conformance.FeatureExchange, conformance.FeatureErrorData,
 		conformance.FeatureGateway}, f)
@@ -81,18 +92,13 @@ func (a *adapter) CreateSession(ctx context.Context, f *conformance.Fixture) (co
 		return nil, fmt.Errorf("%w: %s", conformance.ErrUnsupported, why)
 	}
 	s := new(session)
-	host, err := behavior.NewHost(f, "", &s.log, s.counts)
-	if err != nil {
-		return nil, err
+	if err := s.startHosts(f); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
-	handler, err := host.Handler()
-	if err != nil {
-		return nil, err
-	}
-	s.host = httptest.NewServer(handler)
 	s.target = newUpstream(toolNames(f))
-	s.upstream = httptest.NewServer(s.target)
-	if err := s.start(ctx, a.engine); err != nil {
+	upstream := httptest.NewServer(s.target)
+	s.servers = append(s.servers, upstream)
+	if err := s.start(ctx, a.engine, f, upstream.URL); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -143,13 +149,13 @@ func toolName(payload json.RawMessage) string {
 
 // session is an engine with its three neighbours.
 type session struct {
-	log      behavior.Log
-	asked    atomic.Value // asked
-	host     *httptest.Server
-	upstream *httptest.Server
-	target   *upstream
-	agent    *wire.Lines
-	dir      string // of the session
+	log     behavior.Log
+	asked   atomic.Value       // asked
+	urls    map[string]string  // of the hosts
+	servers []*httptest.Server // hosts and upstream
+	target  *upstream
+	agent   *wire.Lines
+	dir     string // of the session
 
 	mu    sync.Mutex
 	notes []json.RawMessage
@@ -164,14 +170,20 @@ func (s *session) counts(in *interceptors.Invocation) bool {
 	return (now.phase == "" || string(in.Phase) == now.phase) && in.Event == now.event
 }
 
-func (s *session) start(ctx context.Context, e *Engine) error {
+func (s *session) start(ctx context.Context, e *Engine, f *conformance.Fixture, upstream string) error {
 	var err error
 	if s.dir, err = os.MkdirTemp("", "engine-"); err != nil {
 		return err
 	}
 	config := filepath.Join(s.dir, "engine.yaml")
-	replace := strings.NewReplacer("{hosts}", s.host.URL, "{upstream}", s.upstream.URL, "{dir}", s.dir, "{config}", config)
-	if err := os.WriteFile(config, []byte(replace.Replace(e.Config)), 0o600); err != nil {
+	replace := strings.NewReplacer("{hosts}", s.urls[f.HostNames()[0]], "{upstream}", upstream, "{dir}", s.dir, "{config}", config)
+	text := replace.Replace(e.Config)
+	if e.Configure != nil {
+		if text, err = e.Configure(f, s.urls); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return err
 	}
 	argv := make([]string, len(e.Command))
@@ -327,7 +339,7 @@ func (s *session) Close() error {
 	if s.dir != "" {
 		err = errors.Join(err, os.RemoveAll(s.dir))
 	}
-	for _, server := range []*httptest.Server{s.host, s.upstream} {
+	for _, server := range s.servers {
 		server.CloseClientConnections()
 		server.Close()
 	}

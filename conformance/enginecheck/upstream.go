@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/undolog/undolog/conformance"
@@ -103,6 +104,9 @@ func (u *upstream) handle(method string, params json.RawMessage) (string, json.R
 		u.got = params
 		if u.answer.Error != nil {
 			return "error", u.answer.Error, u.answer.Notes
+		}
+		if u.answer.Pad > 0 {
+			return "result", fmt.Appendf(nil, `{"content":[{"type":"text","text":"%s"}]}`, strings.Repeat("x", u.answer.Pad)), nil
 		}
 		return "result", u.answer.Result, u.answer.Notes
 	}

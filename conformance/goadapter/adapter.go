@@ -84,26 +84,12 @@ func (a *Adapter) CreateSession(ctx context.Context, f *conformance.Fixture) (co
 		return nil, err
 	}
 	s.chain = c
-	for _, name := range hostNames(f) {
+	for _, name := range f.HostNames() {
 		if err := s.addHost(ctx, f, name); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
 	}
 	return s, nil
-}
-
-// hostNames are the fixture's hosts in order of first mention, one at least.
-func hostNames(f *conformance.Fixture) []string {
-	var names []string
-	for i := range f.Interceptors {
-		if name := f.Interceptors[i].Host; !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	if len(names) == 0 {
-		names = []string{""}
-	}
-	return names
 }
 
 type session struct {
@@ -166,7 +152,7 @@ func (g gone) Invoke(context.Context, *interceptors.InvokeParams) (*interceptors
 func (h *host) policy(f *conformance.Fixture) (*chain.HostPolicy, error) {
 	p := &chain.HostPolicy{Overrides: map[string]chain.Override{}, Required: map[string]interceptors.Type{}}
 	for name, o := range f.Policy.Overrides {
-		if !h.owns(f, name) {
+		if f.HostOf(name) != h.name {
 			continue
 		}
 		override, err := readOverride(&o)
@@ -176,21 +162,11 @@ func (h *host) policy(f *conformance.Fixture) (*chain.HostPolicy, error) {
 		p.Overrides[name] = override
 	}
 	for name, typ := range f.Policy.Required {
-		if h.owns(f, name) {
+		if f.HostOf(name) == h.name {
 			p.Required[name] = interceptors.Type(typ)
 		}
 	}
 	return p, nil
-}
-
-// owns reports whether an interceptor is this host's: where the fixture registers it, else the first host.
-func (h *host) owns(f *conformance.Fixture, name string) bool {
-	for i := range f.Interceptors {
-		if f.Interceptors[i].Name == name {
-			return f.Interceptors[i].Host == h.name
-		}
-	}
-	return h.name == hostNames(f)[0]
 }
 
 func readOverride(o *conformance.Override) (chain.Override, error) {
