@@ -128,8 +128,8 @@ func (c *Chain) route(ctx context.Context, p *PhaseParams) (legs [2]leg, found b
 	return legs, found
 }
 
-// Concerned reports whether an interceptor would run in a phase of the request's event.
-func (c *Chain) Concerned(ctx context.Context, req *Request, phase interceptors.Phase) bool {
+// concerned reports whether an interceptor would run in a phase of the request's event.
+func (c *Chain) concerned(ctx context.Context, req *Request, phase interceptors.Phase) bool {
 	_, found := c.route(ctx, &PhaseParams{Event: req.Event, Phase: phase, Request: req})
 	return found
 }

@@ -58,15 +58,19 @@ func pinnedOf(params json.RawMessage) pinned {
 	return p
 }
 
-// mayPin is the cheap question that spares most payloads the reading. A name could also be spelt with
-// escapes.
 func mayPin(params json.RawMessage) bool {
-	for _, s := range [...]string{`"requestState`, `"inputResponses`, `"progressToken`, `"` + pinnedMetaPrefix, `\u`} {
-		if bytes.Contains(params, []byte(s)) {
+	return mayHold(params, `"requestState`, `"inputResponses`, `"progressToken`, `"`+pinnedMetaPrefix)
+}
+
+// mayHold is the cheap question that spares most payloads the reading: whether one of the texts is in it. A
+// name could also be spelt with escapes.
+func mayHold(payload json.RawMessage, texts ...string) bool {
+	for _, s := range texts {
+		if bytes.Contains(payload, []byte(s)) {
 			return true
 		}
 	}
-	return false
+	return bytes.Contains(payload, []byte(`\u`))
 }
 
 // equal ignores the order of members.

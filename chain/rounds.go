@@ -43,7 +43,7 @@ func (o *operation) takeQuestions(ctx context.Context, result json.RawMessage) (
 }
 
 func questionsOf(result json.RawMessage) json.RawMessage {
-	if !isObject(result) || text(splice.Get(result, "resultType")) != "input_required" {
+	if !mayHold(result, `"inputRequests`) || text(splice.Get(result, "resultType")) != "input_required" {
 		return nil
 	}
 	return splice.Get(result, "inputRequests")
@@ -100,6 +100,9 @@ func (o *operation) questions(ctx context.Context, questions json.RawMessage) (j
 // the target's own state again. A reply is returned when the operation must stop.
 func (o *operation) takeAnswers(ctx context.Context) *Reply {
 	params := o.exchange.Params
+	if !mayHold(params, `"inputResponses`, `"requestState`) {
+		return nil
+	}
 	answers := splice.Get(params, "inputResponses")
 	params, asked, err := o.unsealed(ctx, params, answers != nil)
 	if err == nil && asked != nil {

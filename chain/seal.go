@@ -49,7 +49,7 @@ func (o *operation) sealed(ctx context.Context, result json.RawMessage, asked ma
 // judged reports whether an interceptor runs on the client's answers to one of the events.
 func (o *operation) judged(ctx context.Context, events ...string) bool {
 	for _, event := range events {
-		if o.chain.Concerned(ctx, o.serverRequest(event, nil), interceptors.PhaseResponse) {
+		if o.chain.concerned(ctx, o.serverRequest(event, nil), interceptors.PhaseResponse) {
 			return true
 		}
 	}

@@ -307,6 +307,29 @@ func (p *posted) next() string {
 	return ""
 }
 
+// The answer is the last message of a stream: it is governed, and what comes before it passes as it is.
+func TestDo_governsTheLastMessageOfAStream(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		token := splice.Get(body, "params", "_meta", "progressToken")
+		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"message\":\"a secret\"}}\n\n", token)
+		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"text\":\"a secret\"}}\n\n", splice.Get(body, "id"))
+	}))
+	defer server.Close()
+	g := gateway.New(&gateway.Options{
+		Chain: ruled(t, rule{event: "*", phase: response, old: "secret", new: "[gone]"}), Name: "up",
+		Dial: func(ctx context.Context, _ *gateway.AgentInfo) (gateway.Conn, error) {
+			return gateway.DialHTTP(ctx, server.URL, nil)
+		},
+	})
+	defer g.Close(context.Background())
+	p := (&crowd{t: t, gateway: g}).post("alice", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t",`+
+		`"_meta":{"progressToken":"p","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
+	p.expect(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","message":"a secret"}}`)
+	p.expect(`{"jsonrpc":"2.0","id":1,"result":{"text":"a [gone]"}}`)
+}
+
 func TestDo_headersSayWhatMutatorsLeft(t *testing.T) {
 	headers := make(chan http.Header, 8)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
