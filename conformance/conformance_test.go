@@ -33,7 +33,7 @@ const simple = `{"id":"protocol/a_b","kind":"protocol","requirement":"R","descri
  "steps":[{"op":"chain","event":"tools/call","phase":"request","payload":{},"context":null,"expect":{"decision":"allow"}}],"volatile":[]}`
 
 func TestLoad_ReadsOlderSpellings(t *testing.T) {
-	fixtures, err := load(t, map[string]string{"protocol/a.json": simple, "manifest.json": `{"fixtures":[]}`, "schema/x.json": `{`})
+	fixtures, err := load(t, map[string]string{"protocol/a.json": simple, "manifest.json": `{"fixtures":[]}`, "list.json": `[{"id":"protocol/a_b"}]`, "schema/x.json": `{`})
 	if err != nil || len(fixtures) != 1 {
 		t.Fatalf("Load: %d fixtures, %v", len(fixtures), err)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -61,6 +62,10 @@ func loadFile(fsys fs.FS, file string) ([]*Fixture, error) {
 		return nil, err
 	}
 	if trimmed := bytes.TrimSpace(raw); len(trimmed) > 0 && trimmed[0] == '[' {
+		var entries []json.RawMessage
+		if json.Unmarshal(raw, &entries) == nil && !slices.ContainsFunc(entries, isFixture) {
+			return nil, nil
+		}
 		var list []*Fixture
 		if err := decodeStrict(raw, &list); err != nil {
 			return nil, err
@@ -82,7 +87,7 @@ func loadFile(fsys fs.FS, file string) ([]*Fixture, error) {
 	return []*Fixture{f}, f.normalize()
 }
 
-func isFixture(raw []byte) bool {
+func isFixture(raw json.RawMessage) bool {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil {
 		return true // let decodeStrict say what is wrong

@@ -432,6 +432,3 @@ func quoted(s string) string {
 func isObject(raw json.RawMessage) bool {
 	return strings.HasPrefix(strings.TrimSpace(string(raw)), "{")
 }
-
-// contains reports whether a list has a word.
-func contains(list []string, word string) bool { return slices.Contains(list, word) }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/undolog/undolog/conformance/wire"
 	"github.com/undolog/undolog/interceptors"
@@ -68,7 +69,7 @@ func (p *probe) shape(f *finding, d *descriptor, phase string, result json.RawMe
 	}
 	allowed := append([]string{"_meta", "resultType", "ttlMs", "cacheScope", "validation", "mutation"}, own[d.Type]...)
 	_ = splice.Each(result, func(name string, value []byte) { // the envelope was read
-		if !contains(allowed, name) {
+		if !slices.Contains(allowed, name) {
 			f.addf("%s is no member of a %s result: what is the host's own belongs into info", name, d.Type)
 		}
 		if name != "payload" && bytes.Equal(bytes.TrimSpace(value), []byte("null")) {
@@ -175,6 +176,3 @@ func checkNumbers(ctx context.Context, p *probe, f *finding) {
 		}
 	})
 }
-
-var _ wire.Conn = (*wire.HTTP)(nil)
-var _ wire.Conn = (*wire.Lines)(nil)

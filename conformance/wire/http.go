@@ -24,6 +24,11 @@ type HTTP struct {
 	next     atomic.Int64
 }
 
+var (
+	_ Conn = (*HTTP)(nil)
+	_ Conn = (*Lines)(nil)
+)
+
 // NewHTTP returns a connection to an endpoint. Start begins it.
 func NewHTTP(url string, header http.Header) *HTTP {
 	return &HTTP{URL: url, Header: header, client: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}}
