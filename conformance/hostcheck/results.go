@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/undolog/undolog/conformance/wire"
 	"github.com/undolog/undolog/interceptors"
 	"github.com/undolog/undolog/internal/splice"
 )
