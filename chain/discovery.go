@@ -204,6 +204,9 @@ func (s *snapshot) take(h *hostEntry, logger *slog.Logger) {
 			reason = fmt.Sprintf("it is required to be of type %s", want) // comes back as missing
 		default:
 			seen[d.Name] = true
+			if err := o.checkNarrowing(d); err != nil { // a host asked later gets what both cover
+				logger.Error("interceptor is not hooked as the policy has it", slog.String("host", h.host.Name()), slog.Any("error", err))
+			}
 			if !o.Disabled {
 				s.entries = append(s.entries, e)
 				continue

@@ -111,7 +111,8 @@ type Observer struct {
 	Explain func(ctx context.Context, x *Exchange, a Answer) *interceptors.BlockError
 	// Delivered is called once per exchange, after the last Settled: whether the answer reached the
 	// requester. It is false too where that is not known, where the reply was no answer, and for an answer
-	// that came after the requester had left or been told of a timeout.
+	// that came after the requester had left or been told of a timeout. It is called once more, with the
+	// same time and false, when an answer that counted as delivered turns out not to have been.
 	Delivered func(ctx context.Context, x *Exchange, at time.Time, delivered bool)
 	// Pause is asked when a trusted interceptor stops the request phase and says that somebody must
 	// decide. It may wait, for as long as ctx, the caller's, lasts: true lets the request phase run once

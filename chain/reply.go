@@ -3,6 +3,7 @@ package chain
 import (
 	"context"
 	"encoding/json"
+	"sync"
 	"time"
 
 	"github.com/undolog/undolog/interceptors"
@@ -17,6 +18,10 @@ type Reply struct {
 
 	carries   bool       // the reply is the answer, not a word about its absence
 	operation *operation // nil for what is not governed
+
+	mu        sync.Mutex
+	delivered *time.Time // when the answer that counts as delivered began to go out
+	withdrawn bool
 }
 
 // Exchange returns the operation as the observers saw it; nil for what is not governed.
@@ -35,8 +40,28 @@ func (r *Reply) Delivered(delivered bool) {
 }
 
 func (r *Reply) deliveredAt(at time.Time, delivered bool) {
-	if r.operation != nil && r.operation.told.CompareAndSwap(false, true) {
-		r.operation.delivered(context.Background(), at, delivered && r.carries)
+	if r.operation == nil || !r.operation.told.CompareAndSwap(false, true) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delivered = delivered && r.carries && !r.withdrawn
+	if delivered {
+		r.delivered = &at
+	}
+	r.operation.delivered(context.Background(), at, delivered)
+}
+
+// Withdraw takes back that the reply was delivered: the connection turned out to have broken with it
+// unread, or its requester cancelled as it came. It may be called before Deliver has returned, and more
+// than once.
+func (r *Reply) Withdraw() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.withdrawn = true
+	if r.delivered != nil {
+		r.operation.delivered(context.Background(), *r.delivered, false)
+		r.delivered = nil
 	}
 }
 

@@ -11,8 +11,9 @@
 //	                     │
 //	                     └─ a governed request: chain.Do ─ request phase ─ dispatch ─ response phase
 //
-// What is not governed (the handshake, notifications, an upstream's own requests to the agent) is passed
-// on as it is. An upstream that dies is opened again on the next request, after a pause that grows, and
+// What the upstream asks of the agent (sampling, elicitation, roots) passes the chain the other way round,
+// and so does what it asks inside answers; what a task ends with passes as the answer of the call that
+// began it. What is not governed (the handshake, notifications, liveness) is passed on as it is. An upstream that dies is opened again on the next request, after a pause that grows, and
 // told again what its predecessor knew: the handshake, the logging level, the subscriptions, never a call.
 //
 //	g := gateway.New(&gateway.Options{

@@ -117,6 +117,27 @@ func TestHost_BreakerOpensAfterThreeTimeouts(t *testing.T) {
 	})
 }
 
+func TestHost_ListsThatHangOpenTheBreakerToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var silent atomic.Bool
+		h := silenceable(t, &hosts.Options{PingEvery: -1}, &silent)
+		defer h.Close()
+		if _, err := h.List(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		silent.Store(true)
+		began := time.Now()
+		for range 4 {
+			if _, err := h.List(t.Context()); err == nil {
+				t.Fatal("answered")
+			}
+		}
+		if took := time.Since(began); took != 15*time.Second || h.Status().Breaker != hosts.BreakerOpen {
+			t.Errorf("four lists took %s, breaker %s", took, h.Status().Breaker)
+		}
+	})
+}
+
 func TestHost_CallersWhoLeaveSayNothingOfTheHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := silenceable(t, &hosts.Options{PingEvery: -1}, new(atomic.Bool))

@@ -23,9 +23,9 @@ func (e *TimeoutError) Error() string {
 	return fmt.Sprintf("host %s: no answer in %s", e.Host, e.After.Round(time.Millisecond))
 }
 
-// do runs one request: in its turn, unless the breaker is open, on a connection that stands. patience is
-// how long the host was given for this one; zero: Options.Timeout.
-func (h *Host) do(ctx context.Context, patience time.Duration, f func(ctx context.Context, remote chain.Host) error) error {
+// do runs one request: in its turn, unless the breaker is open, on a connection that stands. limit is how
+// long it is awaited, and patience how long the host itself was told that it has; zero: it was not.
+func (h *Host) do(ctx context.Context, limit, patience time.Duration, f func(ctx context.Context, remote chain.Host) error) error {
 	select {
 	case h.slots <- struct{}{}:
 		defer func() { <-h.slots }()
@@ -44,12 +44,12 @@ func (h *Host) do(ctx context.Context, patience time.Duration, f func(ctx contex
 	if err != nil {
 		return err
 	}
-	bounded, cancel := context.WithTimeout(ctx, h.opts.Timeout)
+	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	defer context.AfterFunc(up.ctx, cancel)() // a connection that is gone keeps nobody
 	began := time.Now()
 	err = f(bounded, up.remote)
-	outcome, err = h.judge(bounded, time.Since(began), patience, err)
+	outcome, err = h.judge(bounded, time.Since(began), limit, patience, err)
 	if outcome == broken {
 		c.lost(up, err)
 	}
@@ -66,7 +66,7 @@ const (
 	broken                   // the connection does not stand any more
 )
 
-func (h *Host) judge(ctx context.Context, took, patience time.Duration, err error) (outcome, error) {
+func (h *Host) judge(ctx context.Context, took, limit, patience time.Duration, err error) (outcome, error) {
 	var wire *jsonrpc.Error
 	var malformed *interceptors.MalformedError
 	var respond *interceptors.RespondError
@@ -75,7 +75,7 @@ func (h *Host) judge(ctx context.Context, took, patience time.Duration, err erro
 	case err == nil, errors.As(err, &wire), errors.As(err, &malformed), errors.As(err, &respond), errors.As(err, &block):
 		return alive, err
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		if took >= h.opts.Timeout || patience > 0 && took >= patience {
+		if took >= limit || patience > 0 && took >= patience {
 			return timedOut, &TimeoutError{h.name, took}
 		}
 		return undecided, err

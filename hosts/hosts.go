@@ -168,9 +168,12 @@ func (h *Host) tellChanged() {
 	}
 }
 
+// listPatience is how long a list is awaited: a chain that wants one holds an operation up for it.
+const listPatience = 5 * time.Second
+
 // List asks the host for its interceptors.
 func (h *Host) List(ctx context.Context) (listed []interceptors.Descriptor, err error) {
-	err = h.do(ctx, 0, func(ctx context.Context, remote chain.Host) error {
+	err = h.do(ctx, min(h.opts.Timeout, listPatience), 0, func(ctx context.Context, remote chain.Host) error {
 		listed, err = remote.List(ctx)
 		return err
 	})
@@ -180,7 +183,7 @@ func (h *Host) List(ctx context.Context) (listed []interceptors.Descriptor, err 
 // Invoke runs one interceptor. It is sent once and never again, whatever becomes of it.
 func (h *Host) Invoke(ctx context.Context, params *interceptors.InvokeParams) (res *interceptors.Result, err error) {
 	patience := time.Duration(params.TimeoutMs) * time.Millisecond
-	err = h.do(ctx, patience, func(ctx context.Context, remote chain.Host) error {
+	err = h.do(ctx, h.opts.Timeout, patience, func(ctx context.Context, remote chain.Host) error {
 		res, err = remote.Invoke(ctx, params)
 		return err
 	})
