@@ -54,6 +54,7 @@ type operation struct {
 	exchange *Exchange
 	unsent   atomic.Bool // settled as Unsent
 	told     atomic.Bool // Delivered has been called, or is to be by a waiter
+	evidence evidence
 }
 
 // run returns nil when the request phase is to be tried again, as an exchange of its own; this one is over.

@@ -18,10 +18,6 @@ type Reply struct {
 
 	carries   bool       // the reply is the answer, not a word about its absence
 	operation *operation // nil for what is not governed
-
-	mu        sync.Mutex
-	delivered *time.Time // when the answer that counts as delivered began to go out
-	withdrawn bool
 }
 
 // Exchange returns the operation as the observers saw it; nil for what is not governed.
@@ -40,28 +36,8 @@ func (r *Reply) Delivered(delivered bool) {
 }
 
 func (r *Reply) deliveredAt(at time.Time, delivered bool) {
-	if r.operation == nil || !r.operation.told.CompareAndSwap(false, true) {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delivered = delivered && r.carries && !r.withdrawn
-	if delivered {
-		r.delivered = &at
-	}
-	r.operation.delivered(context.Background(), at, delivered)
-}
-
-// Withdraw takes back that the reply was delivered: the connection turned out to have broken with it
-// unread, or its requester cancelled as it came. It may be called before Deliver has returned, and more
-// than once.
-func (r *Reply) Withdraw() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.withdrawn = true
-	if r.delivered != nil {
-		r.operation.delivered(context.Background(), *r.delivered, false)
-		r.delivered = nil
+	if r.operation != nil && r.operation.told.CompareAndSwap(false, true) {
+		r.operation.evidence.tell(r.operation, at, delivered && r.carries)
 	}
 }
 
@@ -71,6 +47,42 @@ func (r *Reply) Withdraw() {
 func (r *Reply) Deliver(send func() bool) {
 	at := time.Now()
 	r.deliveredAt(at, send())
+}
+
+// Withdraw returns what takes back that the reply was delivered, for a transport that may find out later:
+// the connection broke with the answer unread, or its requester cancelled as it came. It may be called
+// before Deliver has returned, and more than once. It does not hold the reply.
+func (r *Reply) Withdraw() func() {
+	o := r.operation
+	if o == nil {
+		return func() {}
+	}
+	return func() { o.evidence.withdraw(o) }
+}
+
+// evidence is what is believed about an answer's arrival.
+type evidence struct {
+	mu        sync.Mutex
+	delivered bool
+	at        time.Time // when the answer began to go out
+	withdrawn bool
+}
+
+func (e *evidence) tell(o *operation, at time.Time, delivered bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.delivered, e.at = delivered && !e.withdrawn, at
+	o.delivered(context.Background(), at, e.delivered)
+}
+
+func (e *evidence) withdraw(o *operation) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.withdrawn = true
+	if e.delivered {
+		e.delivered = false
+		o.delivered(context.Background(), e.at, false)
+	}
 }
 
 // The codes of JSON-RPC that a chain answers with.

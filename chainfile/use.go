@@ -24,8 +24,9 @@ type Options struct {
 	Stderr io.Writer
 }
 
-// Use puts every host of the file on c, in order, and returns them for their Status. None is connected to
-// yet: one that cannot be reached fails when it is asked, and its required interceptors block. The hosts
+// Use puts every host of the file on c, in order, and returns them for their Status. It begins to connect
+// and does not wait: a host that cannot be reached fails when it is asked, and its required interceptors
+// block. The hosts
 // are closed by the caller, after the chain is drained; when Use fails it has closed them.
 func (f *File) Use(c *chain.Chain, opts *Options) (used []*hosts.Host, err error) {
 	defer func() {
@@ -44,6 +45,9 @@ func (f *File) Use(c *chain.Chain, opts *Options) (used []*hosts.Host, err error
 		if err := c.Use(host, h.Policy()); err != nil {
 			return used, err
 		}
+	}
+	for _, host := range used {
+		host.Begin()
 	}
 	return used, nil
 }

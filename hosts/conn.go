@@ -91,6 +91,15 @@ func (c *conn) connected(ctx context.Context) (*life, error) {
 	}
 }
 
+// begun sees to it that the connection stands or is on the way.
+func (c *conn) begun() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.up == nil && !c.opening && !c.reviving {
+		c.opening = c.host.start(c.open)
+	}
+}
+
 // open makes one try to connect. Not under a caller's context: others wait for it too.
 func (c *conn) open() {
 	up, err := c.connect()

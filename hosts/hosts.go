@@ -161,6 +161,14 @@ func (h *Host) Trusted() bool { return h.opts.Remote.Respond }
 // after it was gone.
 func (h *Host) Watch(changed func()) { h.changed.Store(&changed) }
 
+// Begin starts to connect before the host is first asked, so that whoever asks first need not wait for it. It
+// does not wait itself.
+func (h *Host) Begin() {
+	for _, c := range h.conns {
+		c.begun()
+	}
+}
+
 // tellChanged calls the watcher apart: it may be waiting for the very call that has led here.
 func (h *Host) tellChanged() {
 	if changed := h.changed.Load(); changed != nil {

@@ -238,6 +238,18 @@ func TestHost_ThatCannotBeReached(t *testing.T) {
 	}
 }
 
+func TestHost_Begin(t *testing.T) {
+	h := memory(t, nil, install(t))
+	h.Begin()
+	h.Begin() // the second finds it on the way
+	if _, err := h.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := h.Status(); s.Connected != 1 {
+		t.Errorf("status %+v", s)
+	}
+}
+
 func TestHost_ThatIsNone(t *testing.T) {
 	h, err := hosts.Dial("far", func() (mcp.Transport, error) {
 		near, far := mcp.NewInMemoryTransports()
