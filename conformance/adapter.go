@@ -87,14 +87,15 @@ type Exchanged struct {
 	Answer
 	Received json.RawMessage   // params that reached the upstream, nil when none did
 	Notes    []json.RawMessage // params of the progress notifications that the agent got
+	Asked    json.RawMessage   // params of the question that the agent got, nil without one
+	Told     json.RawMessage   // what the upstream got for an answer to its question
 }
 
 // timed is a step's outcome with how long it took.
 type timed struct {
 	answer   *Answer
 	decision *Decision
-	received json.RawMessage
-	notes    []json.RawMessage
+	exchange *Exchanged // of an exchange step, else nil
 	elapsed  time.Duration
 	calls    map[string][]json.RawMessage // made by this step
 }

@@ -157,6 +157,15 @@ type Upstream struct {
 	// Notes are params of progress notifications that it sends before its answer, on a stream. The agent
 	// must get them as they are.
 	Notes []json.RawMessage `json:"notes,omitempty"`
+	// Asks is what it asks of the agent before its answer, on a stream.
+	Asks *Question `json:"asks,omitempty"`
+}
+
+// Question is a request of a server to its client, and how the client answers.
+type Question struct {
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+	Answer json.RawMessage `json:"answer"` // result
 }
 
 // Request is one HTTP request to the host's endpoint. Without Bare it is completed to a right request of
@@ -199,6 +208,8 @@ type Expect struct {
 	Failed       []string        `json:"failed,omitempty"`   // interceptors whose invocation failed
 	Received     json.RawMessage `json:"received,omitempty"` // params that the upstream of an exchange got
 	SamePayloads []string        `json:"samePayloads,omitempty"`
+	Asked        json.RawMessage `json:"asked,omitempty"` // params of the question that the agent got; null: none
+	Told         json.RawMessage `json:"told,omitempty"`  // the answer that the upstream got: an object with result or error
 	AnyOf        []Expect        `json:"anyOf,omitempty"` // one of these must hold
 }
 
@@ -306,7 +317,7 @@ func (n needs) step(s *Step) {
 	n.add(c != nil && c.FromServer, FeatureFromServer)
 	n.add(s.Op == OpChange, FeatureChange)
 	n.add(s.Op == OpExchange && s.Event != nil && strings.HasPrefix(*s.Event, "tasks/"), FeatureGateway)
-	n.add(s.Op == OpExchange && len(s.Upstream.Notes) > 0, FeatureGateway)
+	n.add(s.Op == OpExchange && (len(s.Upstream.Notes) > 0 || s.Upstream.Asks != nil), FeatureGateway)
 	n.add(s.Op == OpExchange && s.Upstream.Pad > 0, FeatureLimit)
 	for i := range s.Interceptors {
 		n.interceptor(&s.Interceptors[i])

@@ -170,7 +170,7 @@ func (e *Expect) check() error {
 		return fmt.Errorf("decision %q is neither allow nor deny", e.Decision)
 	}
 	empty := e.Result == nil && e.Canonical == "" && e.ErrorCode == nil && e.Decision == "" && e.Match == nil &&
-		e.Status == 0 && e.Received == nil && len(e.Calls) == 0 && len(e.AnyOf) == 0 && len(e.Absent) == 0
+		e.Status == 0 && e.Received == nil && e.Asked == nil && e.Told == nil && len(e.Calls) == 0 && len(e.AnyOf) == 0 && len(e.Absent) == 0
 	if empty {
 		return errors.New("nothing is expected")
 	}

@@ -108,7 +108,7 @@ func call(ctx context.Context, s Session, step *Step) (*timed, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &timed{answer: &got.Answer, received: got.Received, notes: got.Notes}, nil
+		return &timed{answer: &got.Answer, exchange: got}, nil
 	case OpChange:
 		c, ok := s.(Changer)
 		if !ok {
@@ -127,15 +127,15 @@ func call(ctx context.Context, s Session, step *Step) (*timed, error) {
 
 // unseen are the notifications of an upstream that did not reach the agent.
 func (s *Step) unseen(got *timed) []string {
-	if s.Upstream == nil {
+	if s.Upstream == nil || got.exchange == nil {
 		return nil
 	}
 	var faults []string
 	for i, note := range s.Upstream.Notes {
-		if i >= len(got.notes) {
-			return append(faults, fmt.Sprintf("%d of %d progress notifications reached the agent", len(got.notes), len(s.Upstream.Notes)))
+		if i >= len(got.exchange.Notes) {
+			return append(faults, fmt.Sprintf("%d of %d progress notifications reached the agent", len(got.exchange.Notes), len(s.Upstream.Notes)))
 		}
-		if diff := contains(note, got.notes[i], "progress notification"); diff != "" {
+		if diff := contains(note, got.exchange.Notes[i], "progress notification"); diff != "" {
 			faults = append(faults, diff)
 		}
 	}
@@ -237,18 +237,22 @@ func (j *judgement) answer(e *Expect, got *timed, volatile []string) {
 		}
 	}
 	j.texts(e, a.text())
-	if e.Received != nil {
-		j.received(e.Received, got.received)
+	if x := got.exchange; x != nil {
+		j.passed("params at the upstream", e.Received, x.Received)
+		j.passed("question to the agent", e.Asked, x.Asked)
+		j.passed("answer to the upstream's question", e.Told, x.Told)
+		j.texts(&Expect{Forbids: e.Forbids}, string(x.Told))
 	}
 }
 
-// received compares the params that an upstream got: null wants that it got none.
-func (j *judgement) received(want, got json.RawMessage) {
+// passed compares what came out on another side of the engine: null wants that nothing did.
+func (j *judgement) passed(what string, want, got json.RawMessage) {
 	switch {
+	case want == nil:
 	case string(want) != "null":
-		j.add(contains(want, got, "params at the upstream"))
+		j.add(contains(want, got, what))
 	case got != nil:
-		j.addf("the upstream was called with %s, want no call", got)
+		j.addf("%s: %s, want none", what, got)
 	}
 }
 

@@ -72,7 +72,7 @@ func TestConformance_OfOurGateway(t *testing.T) {
 			if code != exitOK {
 				t.Fatalf("exit code %d: %s", code, out)
 			}
-			if n := counts(t, path); n["passed"] < 57 || n["failed"] > 0 {
+			if n := counts(t, path); n["passed"] < 60 || n["failed"] > 0 {
 				t.Errorf("counts %v", n)
 			}
 		})

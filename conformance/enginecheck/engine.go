@@ -157,8 +157,10 @@ type session struct {
 	agent   *wire.Lines
 	dir     string // of the session
 
-	mu    sync.Mutex
-	notes []json.RawMessage
+	mu         sync.Mutex // guards what the agent hears
+	notes      []json.RawMessage
+	question   *conformance.Question
+	questioned json.RawMessage
 }
 
 // asked is what a step is about: an event, and a phase or, empty, both.
@@ -190,7 +192,7 @@ func (s *session) start(ctx context.Context, e *Engine, f *conformance.Fixture, 
 	for i, arg := range e.Command {
 		argv[i] = replace.Replace(arg)
 	}
-	agent, err := wire.Command(argv, &wire.CommandOptions{Errs: e.Errs, Env: e.Env, OnMessage: s.note})
+	agent, err := wire.Command(argv, &wire.CommandOptions{Errs: e.Errs, Env: e.Env, OnMessage: s.hear})
 	if err != nil {
 		return err
 	}
@@ -281,13 +283,18 @@ func stripped(payload json.RawMessage) json.RawMessage {
 
 // Exchange implements conformance.Exchanger.
 func (s *session) Exchange(ctx context.Context, step *conformance.Step) (*conformance.Exchanged, error) {
-	s.asked.Store(asked{event: governedEvent(*step.Event)})
-	s.agentNotes()
+	event := governedEvent(*step.Event)
+	if step.Upstream.Asks != nil {
+		event = step.Upstream.Asks.Method
+	}
+	s.asked.Store(asked{event: event})
+	s.expectQuestion(step.Upstream.Asks)
 	got, received, err := s.exchange(ctx, *step.Event, step.Payload, step.Upstream)
 	if err != nil {
 		return nil, err
 	}
-	x := &conformance.Exchanged{Answer: *got, Notes: s.agentNotes()}
+	x := &conformance.Exchanged{Answer: *got, Told: s.target.told()}
+	x.Notes, x.Asked = s.heard()
 	if received != nil {
 		x.Received = stripped(received)
 	}
@@ -303,21 +310,30 @@ func governedEvent(method string) string {
 	return method
 }
 
-// agentNotes returns the progress that the agent was told since the last time.
-func (s *session) agentNotes() []json.RawMessage {
+// expectQuestion says how the agent answers what it is asked, and forgets what it has heard.
+func (s *session) expectQuestion(q *conformance.Question) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	notes := s.notes
-	s.notes = nil
-	return notes
+	s.question, s.notes, s.questioned = q, nil, nil
 }
 
-// note is what the agent does with a message of the engine's.
-func (s *session) note(m *wire.Message) json.RawMessage {
-	if m.Method == "notifications/progress" {
-		s.mu.Lock()
-		defer s.mu.Unlock()
+// heard is the progress and the question that the agent got.
+func (s *session) heard() (notes []json.RawMessage, asked json.RawMessage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.notes, s.questioned
+}
+
+// hear is what the agent does with a message of the engine's.
+func (s *session) hear(m *wire.Message) json.RawMessage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case m.Method == "notifications/progress":
 		s.notes = append(s.notes, m.Params)
+	case s.question != nil && m.Method == s.question.Method && m.ID != nil:
+		s.questioned = m.Params
+		return s.question.Answer
 	}
 	return nil
 }

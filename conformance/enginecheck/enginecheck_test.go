@@ -48,6 +48,8 @@ var faults = map[string]string{
 	"flat-only":               "engine/e34-nested-denial",
 	"tasks-unseen":            "gateway/g14-task-result",
 	"streams-unseen":          "gateway/g16-stream",
+	"questions-unseen":        "gateway/g11-question-denied",
+	"answers-unseen":          "gateway/g11-answer-denied",
 	"drops-progress":          "gateway/g16-stream",
 	"leaks-reason":            "engine/e38-no-leak",
 	"leaks-result":            "engine/e38-no-leak-response",

@@ -2,6 +2,7 @@ package enginecheck
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,6 +22,8 @@ type upstream struct {
 	method string // of the call that answer is for
 	answer *conformance.Upstream
 	got    json.RawMessage
+	reply  json.RawMessage      // to the question
+	asking chan json.RawMessage // gets it; nil while nothing is asked
 }
 
 func newUpstream(names []string) *upstream {
@@ -45,7 +48,17 @@ func newUpstream(names []string) *upstream {
 func (u *upstream) script(method string, answer *conformance.Upstream) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.method, u.answer, u.got = method, answer, nil
+	u.method, u.answer, u.got, u.reply, u.asking = method, answer, nil, nil, nil
+	if answer.Asks != nil {
+		u.asking = make(chan json.RawMessage, 1)
+	}
+}
+
+// told is what the last question was answered with; nil without an answer.
+func (u *upstream) told() json.RawMessage {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.reply
 }
 
 // received is what the last call since script had for params; nil without one.
@@ -70,13 +83,15 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	if q.ID == nil {
+	if q.ID == nil || q.Method == "" {
+		u.takeReply(q.ID, body)
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
 	member, value, notes := u.handle(q.Method, q.Params)
 	answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%q:%s}`, q.ID, member, compact(value))
-	if len(notes) == 0 {
+	question := u.pending(q.Method)
+	if len(notes) == 0 && question == nil {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, answer)
 		return
@@ -85,7 +100,45 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, note := range notes {
 		fmt.Fprintf(w, "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":%s}\n\n", compact(note))
 	}
+	if question != nil {
+		u.ask(r.Context(), w, question)
+	}
 	fmt.Fprintf(w, "event: message\ndata: %s\n\n", answer)
+}
+
+const questionID = `"upstream-question"`
+
+// takeReply takes the answer to the question.
+func (u *upstream) takeReply(id, body json.RawMessage) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if string(id) == questionID && u.asking != nil && u.reply == nil {
+		u.reply = body
+		u.asking <- body
+	}
+}
+
+// pending is the question that goes before the answer to a method.
+func (u *upstream) pending(method string) *conformance.Question {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.answer == nil || method != u.method {
+		return nil
+	}
+	return u.answer.Asks
+}
+
+// ask puts the question on the stream and waits for its answer.
+func (u *upstream) ask(ctx context.Context, w http.ResponseWriter, q *conformance.Question) {
+	u.mu.Lock()
+	answered := u.asking
+	u.mu.Unlock()
+	fmt.Fprintf(w, "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":%s,\"method\":%q,\"params\":%s}\n\n", questionID, q.Method, compact(q.Params))
+	_ = http.NewResponseController(w).Flush() // a lost engine is found by the agent
+	select {
+	case <-answered:
+	case <-ctx.Done():
+	}
 }
 
 func compact(raw json.RawMessage) json.RawMessage {

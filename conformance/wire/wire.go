@@ -32,7 +32,7 @@ const rightMeta = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.m
 	`"io.modelcontextprotocol/clientInfo":{"name":"undolog-conformance","version":"` + conformance.SuiteVersion + `"}}`
 
 // Initialize are the params of a right legacy handshake.
-const Initialize = `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"undolog-conformance","version":"` +
+const Initialize = `{"protocolVersion":"2025-11-25","capabilities":{"sampling":{},"elicitation":{},"roots":{}},"clientInfo":{"name":"undolog-conformance","version":"` +
 	conformance.SuiteVersion + `"}}`
 
 // WithMeta adds what Stateless demands in _meta to params, keeping what is there.

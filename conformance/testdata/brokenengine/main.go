@@ -14,6 +14,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 )
 
 var (
@@ -24,6 +25,8 @@ var (
 )
 
 func is(name string) bool { return *fault == name }
+
+var agent = bufio.NewReader(os.Stdin)
 
 type message struct {
 	ID     json.RawMessage `json:"id,omitempty"`
@@ -37,8 +40,8 @@ type message struct {
 
 func main() {
 	flag.Parse()
-	for in := bufio.NewReader(os.Stdin); ; {
-		line, err := in.ReadBytes('\n')
+	for {
+		line, err := agent.ReadBytes('\n')
 		if err != nil {
 			return
 		}
@@ -173,13 +176,12 @@ func post(url, method string, params json.RawMessage) (*message, error) {
 		return nil, err
 	}
 	defer res.Body.Close()
-	raw, err := io.ReadAll(res.Body)
-	if err != nil {
+	m := &message{streamed: strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream")}
+	var raw []byte
+	if m.streamed {
+		raw = relayed(res.Body)
+	} else if raw, err = io.ReadAll(res.Body); err != nil {
 		return nil, err
-	}
-	m := new(message)
-	if m.streamed = bytes.HasPrefix(raw, []byte("event:")); m.streamed {
-		raw = relayed(raw)
 	}
 	if err := json.Unmarshal(raw, m); err != nil {
 		return nil, err
@@ -190,20 +192,49 @@ func post(url, method string, params json.RawMessage) (*message, error) {
 	return m, nil
 }
 
-// relayed hands the notifications of a stream on to the agent and returns the answer at its end.
-func relayed(stream []byte) (answer []byte) {
-	for line := range bytes.Lines(stream) {
-		data, ok := bytes.CutPrefix(line, []byte("data: "))
+// relayed hands on what a stream says before the answer at its end, and returns that.
+func relayed(stream io.Reader) (answer []byte) {
+	for in := bufio.NewScanner(stream); in.Scan(); {
+		data, ok := bytes.CutPrefix(in.Bytes(), []byte("data: "))
 		if !ok {
 			continue
 		}
-		if bytes.Contains(data, []byte(`"method"`)) {
-			if !is("drops-progress") {
-				fmt.Printf("%s\n", bytes.TrimSpace(data))
-			}
-			continue
+		var m message
+		switch {
+		case json.Unmarshal(data, &m) != nil:
+		case m.Method != "" && m.ID != nil:
+			ask(&m)
+		case m.Method != "" && !is("drops-progress"):
+			fmt.Printf("%s\n", data)
+		case m.Method == "":
+			answer = bytes.Clone(data)
 		}
-		answer = data
 	}
 	return answer
+}
+
+// ask puts a question of the server to the agent, and sends the answer back.
+func ask(q *message) {
+	params, err := q.Params, error(nil)
+	if !is("questions-unseen") {
+		params, err = (&operation{q.Method, "request", true}).run(q.Params)
+	}
+	m := new(message)
+	if err == nil {
+		fmt.Printf(`{"jsonrpc":"2.0","id":"q","method":%q,"params":%s}`+"\n", q.Method, compact(params))
+		line, readErr := agent.ReadBytes('\n')
+		if readErr != nil || json.Unmarshal(line, m) != nil {
+			return
+		}
+		if m.Result != nil && !is("answers-unseen") {
+			m.Result, err = (&operation{q.Method, "response", true}).run(m.Result)
+		}
+	}
+	if err != nil {
+		m = refusalOf(err)
+	}
+	res, err := http.Post(*upstream, "application/json", bytes.NewReader(reply(q.ID, m)))
+	if err == nil {
+		res.Body.Close()
+	}
 }

@@ -21,12 +21,12 @@ type outcome struct {
 	Validation  *outcome         `json:"validation"`
 }
 
-func invoke(d *descriptor, phase string, payload json.RawMessage) (*outcome, error) {
+func (op *operation) invoke(d *descriptor, payload json.RawMessage) (*outcome, error) {
 	name, err := json.Marshal(d.Name)
 	if err != nil {
 		return nil, err
 	}
-	m, err := post(*hosts, "interceptor/invoke", fmt.Appendf(nil, `{"name":%s,"event":"tools/call","phase":%q,"payload":%s,%s}`, name, phase, payload, meta))
+	m, err := post(*hosts, "interceptor/invoke", fmt.Appendf(nil, `{"name":%s,"event":%q,"phase":%q,"payload":%s,%s}`, name, op.event, op.phase, payload, meta))
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func invoke(d *descriptor, phase string, payload json.RawMessage) (*outcome, err
 	if o.Validation != nil && !is("flat-only") {
 		o.Valid, o.Severity, o.Messages = o.Validation.Valid, o.Validation.Severity, o.Validation.Messages
 	}
-	return &o, o.check(d, phase, payload)
+	return &o, o.check(d, op.phase, payload)
 }
 
 // check refuses results that are not of this invocation, or that contradict themselves.
@@ -100,11 +100,11 @@ func (o *outcome) reason() error {
 }
 
 // validate asks all validators at once and awaits them.
-func validate(validators []descriptor, phase string, payload json.RawMessage) error {
+func (op *operation) validate(validators []descriptor, payload json.RawMessage) error {
 	verdicts := make([]error, len(validators))
 	var wg sync.WaitGroup
 	for i := range validators {
-		ask := func() { verdicts[i] = verdict(&validators[i], phase, payload) }
+		ask := func() { verdicts[i] = op.verdict(&validators[i], payload) }
 		if is("stops-at-first-denial") {
 			if ask(); verdicts[i] != nil {
 				return verdicts[i]
@@ -122,8 +122,8 @@ func validate(validators []descriptor, phase string, payload json.RawMessage) er
 	return nil
 }
 
-func verdict(d *descriptor, phase string, payload json.RawMessage) error {
-	o, err := invoke(d, phase, payload)
+func (op *operation) verdict(d *descriptor, payload json.RawMessage) error {
+	o, err := op.invoke(d, payload)
 	switch {
 	case d.audit():
 		return nil
@@ -140,11 +140,11 @@ func verdict(d *descriptor, phase string, payload json.RawMessage) error {
 }
 
 // mutate runs the mutators in order; what fails closed takes everything back.
-func mutate(mutators []descriptor, phase string, payload json.RawMessage) (json.RawMessage, error) {
+func (op *operation) mutate(mutators []descriptor, payload json.RawMessage) (json.RawMessage, error) {
 	input, current := payload, payload
 	for i := range mutators {
 		d := &mutators[i]
-		o, err := invoke(d, phase, current)
+		o, err := op.invoke(d, current)
 		switch {
 		case err != nil && (d.audit() || d.open()):
 			if is("open-discards") {
@@ -154,7 +154,7 @@ func mutate(mutators []descriptor, phase string, payload json.RawMessage) (json.
 		case err != nil && is("not-atomic"):
 			return current, nil
 		case err != nil && is("goes-on-after-failure"):
-			if rest, restErr := mutate(mutators[i+1:], phase, current); restErr == nil {
+			if rest, restErr := op.mutate(mutators[i+1:], current); restErr == nil {
 				_ = rest
 			}
 			return nil, err

@@ -24,8 +24,8 @@ type descriptor struct {
 
 const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 
-// discover lists what the host has for tool calls in the phase.
-func discover(phase string) ([]descriptor, error) {
+// discover lists what the host has for the event in the phase.
+func discover(event, phase string) ([]descriptor, error) {
 	m, err := post(*hosts, "interceptors/list", json.RawMessage(`{`+meta+`}`))
 	if err != nil || m.Error != nil {
 		return nil, errors.New("the host does not list")
@@ -36,18 +36,18 @@ func discover(phase string) ([]descriptor, error) {
 	if err := json.Unmarshal(m.Result, &list); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(list.Interceptors, func(d descriptor) bool { return !d.hooked(phase) }), nil
+	return slices.DeleteFunc(list.Interceptors, func(d descriptor) bool { return !d.hooked(event, phase) }), nil
 }
 
-func (d *descriptor) hooked(phase string) bool {
+func (d *descriptor) hooked(event, phase string) bool {
 	return slices.ContainsFunc(d.Hooks, func(h hook) bool {
-		return (h.Phase == phase || is("ignores-phase")) && slices.ContainsFunc(h.Events, covers)
+		return (h.Phase == phase || is("ignores-phase")) && slices.ContainsFunc(h.Events, func(p string) bool { return covers(p, event) })
 	})
 }
 
-func covers(pattern string) bool {
+func covers(pattern, event string) bool {
 	prefix, wild := strings.CutSuffix(pattern, "*")
-	return pattern == "tools/call" || wild && !is("no-wildcards") && strings.HasPrefix("tools/call", prefix)
+	return pattern == event || wild && !is("no-wildcards") && strings.HasPrefix(event, prefix)
 }
 
 func (d *descriptor) audit() bool { return d.Mode == "audit" && !is("ignores-audit") }
@@ -97,9 +97,20 @@ func ordered(mutators []descriptor, phase string) {
 	})
 }
 
-// run takes a payload through one phase.
+// operation is an event in a phase, and who began it.
+type operation struct {
+	event, phase string
+	fromServer   bool
+}
+
+// run takes the payload of a tool call through one phase.
 func run(phase string, payload json.RawMessage) (json.RawMessage, error) {
-	all, err := discover(phase)
+	return (&operation{event: "tools/call", phase: phase}).run(payload)
+}
+
+func (o *operation) run(payload json.RawMessage) (json.RawMessage, error) {
+	phase := o.phase
+	all, err := discover(o.event, phase)
 	if err != nil {
 		return nil, err
 	}
@@ -112,19 +123,19 @@ func run(phase string, payload json.RawMessage) (json.RawMessage, error) {
 		}
 	}
 	ordered(mutators, phase)
-	sending := (phase == "request") == (*posture == "client")
+	sending := (phase == "request") == (*posture == "client") != o.fromServer
 	if is("order-request") && phase == "request" || is("order-response") && phase == "response" {
 		sending = !sending
 	}
 	if !sending {
-		if err := validate(validators, phase, payload); err != nil {
+		if err := o.validate(validators, payload); err != nil {
 			return nil, err
 		}
-		return mutate(mutators, phase, payload)
+		return o.mutate(mutators, payload)
 	}
-	changed, err := mutate(mutators, phase, payload)
+	changed, err := o.mutate(mutators, payload)
 	if err != nil {
 		return nil, err
 	}
-	return changed, validate(validators, phase, changed)
+	return changed, o.validate(validators, changed)
 }
