@@ -180,6 +180,9 @@ func (e *External) CreateSession(ctx context.Context, f *Fixture) (Session, erro
 	id := "session-" + strconv.FormatInt(e.sessions, 10)
 	e.mu.Unlock()
 	c := &adapterCall{Call: "createSession", Session: id, Interceptors: f.Interceptors, Posture: f.Posture}
+	if c.Posture == PostureAny {
+		c.Posture = PostureClient
+	}
 	if f.Policy.isSet() {
 		c.Policy = &f.Policy
 	}

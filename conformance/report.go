@@ -1,10 +1,12 @@
 package conformance
 
 import (
+	"cmp"
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -118,6 +120,7 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 	for _, id := range r.Stale {
 		fmt.Fprintf(w, "\n%s  the expected-failures file names it, and no check has that id\n", paint("31", id))
 	}
+	r.writeSkipped(w)
 	summary := fmt.Sprintf("%d passed, %d failed, %d expected failures, %d skipped: compliance %d%% (suite %s)",
 		r.Count(Passed), r.Count(Failed)+r.Count(UnexpectedPass), r.Count(ExpectedFailed), r.Count(Skipped), r.compliance(), r.Suite)
 	code := "32"
@@ -126,6 +129,25 @@ func (r *Report) WriteText(w io.Writer, colour bool) error {
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", paint(code, summary))
 	return err
+}
+
+// writeSkipped says what was not tried and why: a compliance of what was tried is no more than that.
+func (r *Report) writeSkipped(w io.Writer) {
+	counts := map[string]int{}
+	for i := range r.Results {
+		if r.Results[i].Status == Skipped {
+			counts[strings.Join(r.Results[i].Details, "; ")]++
+		}
+	}
+	if len(counts) > 0 {
+		fmt.Fprintln(w, "\nSkipped:")
+	}
+	reasons := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
+	})
+	for _, reason := range reasons {
+		fmt.Fprintf(w, "%6d  %s\n", counts[reason], printable(reason))
+	}
 }
 
 // printable keeps control characters of what is tried off the terminal.
