@@ -46,6 +46,7 @@ type Interceptors struct {
 	log     *store.Log
 	opts    Options
 	open    *openSet
+	arrived arrivals
 	catalog *catalog
 
 	background background

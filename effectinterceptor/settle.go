@@ -44,10 +44,13 @@ func (i *Interceptors) Settled(ctx context.Context, exchange string, end End) {
 }
 
 // Delivered records whether the answer of an exchange reached its requester, which it began to do at the
-// given time, and ends the exchange.
+// given time, and ends the exchange. Told false of an exchange that it was told true of, it takes that back.
 func (i *Interceptors) Delivered(exchange string, at time.Time, delivered bool) {
 	o := i.open.only(localExchange(exchange))
 	if o == nil {
+		if tenant, id, ok := i.arrived.take(exchange); ok && !delivered {
+			i.log.Withdraw(tenant, id, at)
+		}
 		return
 	}
 	i.open.remove(o)
@@ -56,6 +59,7 @@ func (i *Interceptors) Delivered(exchange string, at time.Time, delivered bool) 
 	o.mu.Unlock()
 	if delivered && answered && o.effectID != "" {
 		i.log.Delivered(o.call.Tenant, o.effectID, at)
+		i.arrived.add(exchange, o.call.Tenant, o.effectID)
 	}
 }
 

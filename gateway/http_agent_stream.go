@@ -27,6 +27,7 @@ type answerStream struct {
 	before func(first *Message, h http.Header) (status int)
 
 	agent   context.Context // of the HTTP request: ends when the agent hangs up
+	read    *receipts       // of its connection; nil when that cannot tell
 	mu      sync.Mutex
 	w       http.ResponseWriter
 	rc      *http.ResponseController
@@ -36,7 +37,7 @@ type answerStream struct {
 }
 
 func newAnswerStream(w http.ResponseWriter, r *http.Request, events bool) *answerStream {
-	return &answerStream{events: events, agent: r.Context(), w: w, rc: http.NewResponseController(w), over: make(chan struct{})}
+	return &answerStream{events: events, agent: r.Context(), read: receiptsOf(r), w: w, rc: http.NewResponseController(w), over: make(chan struct{})}
 }
 
 // send writes m to the agent. Without error the message is in the hands of the live connection. last
@@ -44,6 +45,17 @@ func newAnswerStream(w http.ResponseWriter, r *http.Request, events bool) *answe
 func (s *answerStream) send(m *Message, last bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Of a response that is one answer with its length ahead, an agent that has the answer has every byte.
+	// Behind an answer in chunks there is an end that it need not read.
+	whole := last && !s.started
+	err := s.sendLocked(m, last)
+	if err == nil && whole && m.OnLoss != nil && s.read != nil {
+		s.read.expect(m.OnLoss, 1)
+	}
+	return err
+}
+
+func (s *answerStream) sendLocked(m *Message, last bool) error {
 	if s.closed || s.agent.Err() != nil {
 		return errStreamClosed
 	}
@@ -54,7 +66,7 @@ func (s *answerStream) send(m *Message, last bool) error {
 		s.w.Header().Set("Content-Length", strconv.Itoa(len(m.Raw)))
 		return s.writeLocked(m.Raw, s.startLocked(m, "application/json"))
 	}
-	return s.eventLocked(m)
+	return s.eventLocked(m, last)
 }
 
 // open sends the headers of an event stream ahead of its first message.
@@ -82,13 +94,18 @@ func (s *answerStream) keepAlive() error {
 	return s.writeLocked([]byte(": waiting\n\n"), 0)
 }
 
+// headersAfter is how long headers wait for an answer. One that is quick goes out whole, with its length;
+// for a slow one the agent is told that it is waited for.
+const headersAfter = time.Second
+
 // keepAliveUntil writes comments until ctx ends, the stream is over or the agent has gone.
 func (s *answerStream) keepAliveUntil(ctx context.Context, every time.Duration) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
+	tick := time.NewTimer(min(headersAfter, every))
+	defer tick.Stop()
 	for {
 		select {
-		case <-ticker.C:
+		case <-tick.C:
+			tick.Reset(every)
 			if s.keepAlive() != nil {
 				return
 			}
@@ -128,15 +145,18 @@ func (s *answerStream) startLocked(first *Message, contentType string) (status i
 	return status
 }
 
-func (s *answerStream) eventLocked(m *Message) error {
-	status := 0
-	if !s.started {
-		status = s.startLocked(m, "text/event-stream")
-	}
+func (s *answerStream) eventLocked(m *Message, last bool) error {
 	b := make([]byte, 0, len(m.Raw)+24)
 	b = append(b, "event: message\ndata: "...)
 	b = append(b, oneLine(m.Raw)...)
-	return s.writeLocked(append(b, "\n\n"...), status)
+	b = append(b, "\n\n"...)
+	if s.started {
+		return s.writeLocked(b, 0)
+	}
+	if last {
+		s.w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+	}
+	return s.writeLocked(b, s.startLocked(m, "text/event-stream"))
 }
 
 // writeLocked writes and flushes b, behind the status when it is not zero. An agent that does not take

@@ -40,10 +40,11 @@ func (h *HTTPHandler) Serve(ctx context.Context, ln net.Listener, drain time.Dur
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		BaseContext:       func(net.Listener) context.Context { return life },
+		ConnContext:       withReceipts,
 		ErrorLog:          slog.NewLogLogger(h.logger.Handler(), slog.LevelDebug),
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(ln) }()
+	go func() { failed <- srv.Serve(receiptListener{ln}) }()
 	var err error
 	select {
 	case err = <-failed:

@@ -53,11 +53,6 @@ func (h *HTTPHandler) serveRequests(w http.ResponseWriter, r *http.Request, a *h
 		writeRefusal(w, err)
 		return
 	}
-	if !begins {
-		if err := stream.open(); err != nil {
-			return
-		}
-	}
 	for _, m := range messages {
 		// What has been read is passed on whether or not the agent waits for its answer: in this
 		// generation a closed response is not a cancellation.

@@ -31,6 +31,10 @@ type Message struct {
 	// (Streamable HTTP upstreams); nil: unknown.
 	For json.RawMessage
 
+	// OnLoss is called by the Conn that m was written to when it finds out later that the agent did not read
+	// it, because the connection broke with it unread. Nil: nobody wants to know.
+	OnLoss func()
+
 	// Header holds what the transport knows beside the message: HTTP request headers of the agent, nil on
 	// stdio.
 	Header map[string][]string

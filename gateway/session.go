@@ -35,8 +35,9 @@ type session struct {
 	cancel  context.CancelFunc
 
 	inFlightMu sync.Mutex
-	inFlight   map[string]*call   // of the agent
-	greeting   chan struct{}      // closed when the last initialize has been answered; nil before the first
+	inFlight   map[string]*call // of the agent
+	greeting   chan struct{}    // closed when the last initialize has been answered; nil before the first
+	answered   answered
 	asked      map[string]*asking // the upstream's requests to the agent
 	busy       tracker            // the agent's requests, subscriptions aside
 }
@@ -179,6 +180,7 @@ func (s *session) cancelCall(m *Message) {
 	s.inFlightMu.Unlock()
 	switch {
 	case c == nil: // answered already, or going on without its caller
+		s.answered.withdraw(id) // the agent had given it up when its answer came
 		s.logger.Debug("cancellation of no request dropped", slog.String("id", string(id)))
 	case c.cancel != nil:
 		c.cancel(&cancelledError{m.Params})
@@ -367,6 +369,8 @@ func (s *session) governed(ctx context.Context, c *call) {
 	if reply.Error == nil {
 		s.replay.note(c.m)
 	}
+	loss := reply.Withdraw()
+	s.answered.add(c.m.ID, loss) // before a cancellation can find that the call is not under way any more
 	if s.finish(c) {
 		reply.Delivered(false)
 		return
@@ -374,7 +378,9 @@ func (s *session) governed(ctx context.Context, c *call) {
 	// An agent that has closed its end waits for us to end and for nothing else: what is written to it then
 	// is no evidence that it has the answer.
 	gone := s.gone.Load()
-	s.deliveries.deliver(reply, func() bool { return s.toAgent(response) == nil && !gone })
+	answer := *response
+	answer.OnLoss = loss
+	s.deliveries.deliver(reply, func() bool { return s.toAgent(&answer) == nil && !gone })
 }
 
 func withParams(m *Message, params json.RawMessage) *Message {

@@ -216,7 +216,9 @@ func (s *shared) doGoverned(ctx context.Context, c *sharedCall, send func(*Messa
 			}
 			s.deliveries.deliver(reply, func() bool {
 				if sendErr == nil {
-					sendErr = send(s.response(g, reply))
+					answer := *s.response(g, reply)
+					answer.OnLoss = reply.Withdraw()
+					sendErr = send(&answer)
 				}
 				return sendErr == nil
 			})

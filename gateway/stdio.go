@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -36,6 +37,9 @@ type lineConn struct {
 
 	broken    chan struct{} // closed when a write has failed: what follows it could not be told apart
 	breakOnce sync.Once
+
+	written  atomic.Int64
+	receipts receipts
 
 	queue []line        // the rest of a batch; owned by Read
 	write chan struct{} // holds one token: the right to write
@@ -116,6 +120,7 @@ func (c *lineConn) pump() {
 		}
 		if err != nil {
 			close(c.ended)
+			c.peerGone()
 			for c.hand(line{err: err}) { // a second Read after the end gets the same answer
 			}
 			return
@@ -188,10 +193,21 @@ func (c *lineConn) Write(ctx context.Context, m *Message) (written bool, err err
 		return false, ctx.Err()
 	}
 	n, err := c.w.Write(oneLine(m.Raw))
+	end := c.written.Add(int64(n))
 	if err != nil {
 		c.breakOnce.Do(func() { close(c.broken) })
+	} else if m.OnLoss != nil {
+		c.receipts.expect(m.OnLoss, end)
 	}
 	return n > 0, err
+}
+
+// peerGone tells whose answers the peer has left unread, when it has closed its end.
+func (c *lineConn) peerGone() {
+	written := c.written.Load()
+	if left, ok := unread(c.w); ok && left > 0 {
+		c.receipts.lose(written - left)
+	}
 }
 
 // lastWords is how long a peer that takes nothing more may still speak.

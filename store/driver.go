@@ -78,9 +78,10 @@ type Notes struct {
 
 // Delivery says that the answer of an effect reached its agent.
 type Delivery struct {
-	Tenant string
-	Effect string
-	At     time.Time
+	Tenant    string
+	Effect    string
+	At        time.Time
+	Withdrawn bool // the delivery of that time, recorded or not, turned out to be none
 }
 
 // Tool is a tool's definition as its server listed it.

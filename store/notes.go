@@ -132,6 +132,13 @@ func (l *Log) Delivered(tenant, id string, at time.Time) {
 	l.note("delivery", func(n *Notes) { n.Deliveries = append(n.Deliveries, d) })
 }
 
+// Withdraw takes back what Delivered said with the same time: the answer turned out not to have arrived.
+// Like it, it is known to every later Begin of this process.
+func (l *Log) Withdraw(tenant, id string, at time.Time) {
+	d := Delivery{Tenant: tenant, Effect: id, At: at, Withdrawn: true}
+	l.note("delivery", func(n *Notes) { n.Deliveries = append(n.Deliveries, d) })
+}
+
 // Note records an event, in a group and a moment later. At defaults to now.
 func (l *Log) Note(ev effect.Event) {
 	if ev.At.IsZero() {

@@ -45,10 +45,29 @@ func (t *tx) insertRead(read *effect.Record) error {
 	return nil
 }
 
+// withdraw removes a delivery that was none; another of the same effect stays.
+func (t *tx) withdraw(d *store.Delivery) error {
+	_, err := t.exec(`
+		DELETE FROM delivery
+		WHERE effect = (SELECT seq FROM effect WHERE tenant = ? AND id = ?)
+		  AND at = ?`,
+		d.Tenant, d.Effect, micros(d.At))
+	if err != nil {
+		return fmt.Errorf("delete delivery of effect %s: %w", d.Effect, err)
+	}
+	return nil
+}
+
 // deliver notes answers that arrived, once for each answer: a replay that is delivered as well writes
 // nothing. Effects that the tenant does not have are left out.
 func (t *tx) deliver(deliveries []store.Delivery) error {
 	for _, d := range deliveries {
+		if d.Withdrawn {
+			if err := t.withdraw(&d); err != nil {
+				return err
+			}
+			continue
+		}
 		_, err := t.exec(`
 			INSERT INTO delivery (effect, at)
 			SELECT e.seq, ?1
