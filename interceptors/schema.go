@@ -5,12 +5,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 // configSchema is a compiled configSchema.
-type configSchema struct{ schema *jsonschema.Schema }
+type configSchema struct {
+	schema *jsonschema.Schema
+	fitted atomic.Pointer[json.RawMessage] // what fitted last; an engine sends the same one every time
+}
+
+// maxFitted bounds the config that is kept.
+const maxFitted = 4 << 10
 
 // noLoader refuses every reference that leaves the schema.
 type noLoader struct{}
@@ -41,11 +48,23 @@ func compileSchema(raw json.RawMessage) (*configSchema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile config schema: %w", err)
 	}
-	return &configSchema{s}, nil
+	return &configSchema{schema: s}, nil
 }
 
 // check returns what is wrong with a config; nil when it fits.
 func (s *configSchema) check(config json.RawMessage) []Problem {
+	if fitted := s.fitted.Load(); fitted != nil && bytes.Equal(*fitted, config) {
+		return nil
+	}
+	problems := s.validate(config)
+	if len(problems) == 0 && len(config) <= maxFitted {
+		own := bytes.Clone(config)
+		s.fitted.Store((*json.RawMessage)(&own))
+	}
+	return problems
+}
+
+func (s *configSchema) validate(config json.RawMessage) []Problem {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(config))
 	if err != nil {
 		return []Problem{{"", "is not well-formed JSON"}}
