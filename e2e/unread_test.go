@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -19,6 +20,9 @@ import (
 func TestUnread_httpAgentBreaksOffWithTheAnswerInItsSocket(t *testing.T) {
 	for name, end := range map[string]func(*net.TCPConn) error{
 		"close": (*net.TCPConn).Close,
+		"shutdown, then close": func(c *net.TCPConn) error {
+			return errors.Join(c.CloseWrite(), c.CloseRead(), c.Close())
+		},
 		"reset": func(c *net.TCPConn) error {
 			if err := c.SetLinger(0); err != nil {
 				return err

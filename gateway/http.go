@@ -86,6 +86,8 @@ type HTTPHandler struct {
 	end  context.CancelFunc
 	work sync.WaitGroup // the sessions' relays
 
+	conns receiptConns // of Serve
+
 	mu       sync.Mutex
 	sessions map[string]*httpAgent
 	closed   bool
@@ -189,6 +191,7 @@ func (h *HTTPHandler) servePost(w http.ResponseWriter, r *http.Request, stateles
 		return
 	}
 	messages, err := h.readBody(w, r)
+	h.conns.probe()
 	if err != nil {
 		writeRefusal(w, err)
 		return

@@ -44,7 +44,7 @@ func (h *HTTPHandler) Serve(ctx context.Context, ln net.Listener, drain time.Dur
 		ErrorLog:          slog.NewLogLogger(h.logger.Handler(), slog.LevelDebug),
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(receiptListener{ln}) }()
+	go func() { failed <- srv.Serve(receiptListener{ln, &h.conns}) }()
 	var err error
 	select {
 	case err = <-failed:

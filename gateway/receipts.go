@@ -38,6 +38,13 @@ func (r *receipts) expect(lost func(), end int64) {
 	}
 }
 
+// isOpen reports whether there are any.
+func (r *receipts) isOpen() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.open) > 0
+}
+
 // confirm is called when the agent has used the connection after what was written to it.
 func (r *receipts) confirm() {
 	r.mu.Lock()
