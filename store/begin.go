@@ -34,13 +34,12 @@ func (l *Log) Begin(ctx context.Context, p *BeginParams) (*Begun, error) {
 	if err != nil {
 		return nil, fmt.Errorf("name effect: %w", err)
 	}
-	deliveries := l.notes.takeDeliveries()
 	begun, err := l.driver.Begin(ctx, &Begin{
 		ID: id.String(), Call: p.Call, Identity: p.Identity, Contract: p.Contract, Policy: p.Policy,
-		Owner: l.owner, TTL: l.opts.TTL, Remote: p.Remote, Continuation: p.Continuation, Deliveries: deliveries,
+		Owner: l.owner, TTL: l.opts.TTL, Remote: p.Remote, Continuation: p.Continuation,
+		Unwritten: l.notes.unwritten(),
 	})
 	if err != nil {
-		l.notes.putDeliveries(deliveries)
 		return nil, fmt.Errorf("begin %s on %s: %w", p.Call.Tool, p.Call.Server, err)
 	}
 	if begun.Claim != nil && !p.Remote {

@@ -14,6 +14,7 @@ import (
 type Driver interface {
 	// Begin gathers the facts about the call, asks effect.Decide and does what the verdict says, in one
 	// transaction: inserts the generation or the attempt, or nothing. It beats the owner's heart when due.
+	// Deliveries that are not yet written are facts to it (Begin.Know), and it does not write them.
 	Begin(ctx context.Context, p *Begin) (*Begun, error)
 
 	// Append moves the effect on by one transition. The transition's Ordinal is the compare-and-set: when
@@ -59,7 +60,7 @@ type Begin struct {
 	TTL          time.Duration // of the owner's heartbeat
 	Remote       bool          // the claim gets Contract.Lease as a fixed lease and no heartbeat
 	Continuation string        // requestState that the call carries; empty: none
-	Deliveries   []Delivery    // recorded first, so that the decision knows of them
+	Unwritten    []Delivery    // what the owner knows and Write is still to be told, oldest first; see Know
 }
 
 // Begun is the decision and what it rests on.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,8 +17,9 @@ const flushSize = 256
 
 // notebook holds what is written in groups. It is bounded: room hands out its places.
 type notebook struct {
-	mu    sync.Mutex
-	notes Notes
+	mu      sync.Mutex
+	notes   Notes
+	writing int // how many of the deliveries, from the oldest, are being written; they are still in notes
 
 	room chan struct{} // one token a waiting note
 	full chan struct{} // buffered 1: a flush is wanted before its time
@@ -41,7 +43,7 @@ func (n *notebook) add(done <-chan struct{}, put func(*Notes)) bool {
 	}
 	n.mu.Lock()
 	put(&n.notes)
-	full := n.notes.size() >= min(flushSize, cap(n.room))
+	full := n.notes.size()-n.writing >= min(flushSize, cap(n.room))
 	n.mu.Unlock()
 	signal(n.some)
 	if full {
@@ -57,36 +59,36 @@ func signal(c chan struct{}) {
 	}
 }
 
-// take empties the notebook.
+// take empties the notebook but for the deliveries, which decisions must know of until written says that
+// they can be read in the log. Only one taker is at work at a time.
 func (n *notebook) take() *Notes {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	notes := n.notes
-	n.notes = Notes{}
+	notes.Deliveries = slices.Clip(notes.Deliveries)
+	n.notes = Notes{Deliveries: n.notes.Deliveries}
+	n.writing = len(notes.Deliveries)
 	n.free(notes.size())
 	return &notes
 }
 
-// takeDeliveries takes out the deliveries, which the next decision must know of.
-func (n *notebook) takeDeliveries() []Delivery {
+// written lets go of the deliveries that were taken.
+func (n *notebook) written() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	deliveries := n.notes.Deliveries
-	n.notes.Deliveries = nil
-	n.free(len(deliveries))
-	return deliveries
+	n.notes.Deliveries = n.notes.Deliveries[n.writing:]
+	n.writing = 0
+	if len(n.notes.Deliveries) == 0 {
+		n.notes.Deliveries = nil // and of the array
+	}
 }
 
-// putDeliveries brings back what a failed Begin had taken. They may exceed the bound for a moment:
-// evidence is not dropped because the database was busy.
-func (n *notebook) putDeliveries(deliveries []Delivery) {
-	if len(deliveries) == 0 {
-		return
-	}
+// unwritten is every delivery that may not be in the log yet, oldest first. It is only read: what is in
+// its place is never written again.
+func (n *notebook) unwritten() []Delivery {
 	n.mu.Lock()
-	n.notes.Deliveries = append(deliveries, n.notes.Deliveries...)
-	n.mu.Unlock()
-	signal(n.some)
+	defer n.mu.Unlock()
+	return slices.Clip(n.notes.Deliveries)
 }
 
 func (n *notebook) free(count int) {
@@ -182,6 +184,7 @@ func (l *Log) flush() {
 	if notes.size() == 0 {
 		return
 	}
+	defer l.notes.written()
 	ctx, cancel := l.detached(l.life)
 	defer cancel()
 	if err := l.driver.Write(ctx, notes); err != nil {

@@ -36,6 +36,7 @@ func Run(t *testing.T, h Harness) {
 	t.Run("Race", func(t *testing.T) { testRace(t, h) })
 	t.Run("Wait", func(t *testing.T) { testWait(t, h) })
 	t.Run("Notes", func(t *testing.T) { testNotes(t, h) })
+	t.Run("Deliveries", func(t *testing.T) { testDeliveries(t, h) })
 	t.Run("Query", func(t *testing.T) { testQuery(t, h) })
 	t.Run("Tenants", func(t *testing.T) { testTenants(t, h) })
 	t.Run("Payloads", func(t *testing.T) { testPayloads(t, h) })

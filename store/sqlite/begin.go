@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/store"
@@ -22,9 +23,6 @@ func (d *Driver) Begin(ctx context.Context, p *store.Begin) (*store.Begun, error
 }
 
 func (t *tx) begin(p *store.Begin) (*store.Begun, error) {
-	if err := t.deliver(p.Deliveries); err != nil {
-		return nil, err
-	}
 	if begun, err := t.beginNew(p); begun != nil || err != nil {
 		return begun, err
 	}
@@ -104,6 +102,7 @@ func (t *tx) facts(p *store.Begin) (*effect.Facts, error) {
 	if f.Latest == nil {
 		return f, t.lookalike(p, f)
 	}
+	p.Know(f.Latest)
 	if f.Again, err = againOpen(t, f.Latest.ID); err != nil {
 		return nil, err
 	}
@@ -179,6 +178,7 @@ func (t *tx) lookalike(p *store.Begin, f *effect.Facts) (err error) {
 	if err != nil || f.Lookalike == nil {
 		return err
 	}
+	p.Know(f.Lookalike)
 	f.LookalikeAgain, err = againOpen(t, f.Lookalike.ID)
 	return err
 }
@@ -279,7 +279,7 @@ func effectArgs(r *effect.Record) []any {
 func (t *tx) reclaim(p *store.Begin, v *effect.Verdict, latest *effect.Record) (*effect.Record, error) {
 	r := *latest
 	r.State, r.Attempt, r.Ordinal, r.Owner = effect.StateClaimed, v.Attempt, latest.Ordinal+1, p.Owner
-	r.ChangedAt, r.By, r.Reason, r.Delivered = t.now, "", "", false
+	r.ChangedAt, r.By, r.Reason, r.Delivered, r.ArrivedAt = t.now, "", "", false, time.Time{}
 	t.lease(p, &r)
 	if v.Action == effect.ActReclaim {
 		r.Continuation = ""
