@@ -42,35 +42,31 @@ func pinnedOf(params json.RawMessage) pinned {
 		return p
 	}
 	var meta json.RawMessage
-	_ = splice.Each(params, func(name string, value []byte) {
+	err := splice.Scan(params, func(name, value []byte) {
 		switch {
-		case name == metaName:
+		case string(name) == metaName:
 			meta = value
-		case pinnedName(name):
-			p.members = append(p.members, pinnedMember{name: name, value: value})
+		case pinnedName(string(name)):
+			p.members = append(p.members, pinnedMember{name: string(name), value: value})
 		}
 	})
-	_ = splice.Each(meta, func(name string, value []byte) {
-		if pinnedMeta(name) {
-			p.members = append(p.members, pinnedMember{inMeta: true, name: name, value: value})
+	if err != nil {
+		return pinned{}
+	}
+	own := len(p.members)
+	err = splice.Scan(meta, func(name, value []byte) {
+		if pinnedMeta(string(name)) {
+			p.members = append(p.members, pinnedMember{inMeta: true, name: string(name), value: value})
 		}
 	})
+	if err != nil { // no _meta, or one that cannot hold members
+		p.members = p.members[:own]
+	}
 	return p
 }
 
 func mayPin(params json.RawMessage) bool {
-	return mayHold(params, `"requestState`, `"inputResponses`, `"progressToken`, `"`+pinnedMetaPrefix)
-}
-
-// mayHold is the cheap question that spares most payloads the reading: whether one of the texts is in it. A
-// name could also be spelt with escapes.
-func mayHold(payload json.RawMessage, texts ...string) bool {
-	for _, s := range texts {
-		if bytes.Contains(payload, []byte(s)) {
-			return true
-		}
-	}
-	return bytes.Contains(payload, []byte(`\u`))
+	return splice.MayHold(params, "requestState", "inputResponses", "progressToken", pinnedMetaPrefix)
 }
 
 // equal ignores the order of members.

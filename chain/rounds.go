@@ -43,7 +43,7 @@ func (o *operation) takeQuestions(ctx context.Context, result json.RawMessage) (
 }
 
 func questionsOf(result json.RawMessage) json.RawMessage {
-	if !mayHold(result, `"inputRequests`) || text(splice.Get(result, "resultType")) != "input_required" {
+	if !splice.MayHold(result, "inputRequests") || text(splice.Get(result, "resultType")) != "input_required" {
 		return nil
 	}
 	return splice.Get(result, "inputRequests")
@@ -100,7 +100,7 @@ func (o *operation) questions(ctx context.Context, questions json.RawMessage) (j
 // the target's own state again. A reply is returned when the operation must stop.
 func (o *operation) takeAnswers(ctx context.Context) *Reply {
 	params := o.exchange.Params
-	if !mayHold(params, `"inputResponses`, `"requestState`) {
+	if !splice.MayHold(params, "inputResponses", "requestState") {
 		return nil
 	}
 	answers := splice.Get(params, "inputResponses")

@@ -40,8 +40,8 @@ type shape struct {
 }
 
 func shapeOf(result json.RawMessage) (s shape) {
-	read := func(name string, value []byte) {
-		switch name {
+	read := func(name, value []byte) {
+		switch string(name) {
 		case "isError":
 			s.isError = string(value) == "true"
 		case "resultType":
@@ -58,7 +58,7 @@ func shapeOf(result json.RawMessage) (s shape) {
 			s.content = true
 		}
 	}
-	if err := splice.Each(result, read); err != nil { // not an object: an answer of no known shape
+	if err := splice.Scan(result, read); err != nil { // not an object: an answer of no known shape
 		return shape{}
 	}
 	return s

@@ -1,7 +1,6 @@
 package effectinterceptor
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -173,10 +172,14 @@ func (i *Interceptors) noteAltered(o *open, e *echo) {
 }
 
 // echoOf reads our mark, which most results do not have: they are not read.
-func echoOf(result json.RawMessage) (e echo) {
+func echoOf(result json.RawMessage) echo {
 	if !mayHaveOurs(result) {
-		return e
+		return echo{}
 	}
+	return readEcho(result)
+}
+
+func readEcho(result json.RawMessage) (e echo) {
 	meta := splice.Get(result, "_meta")
 	e.id, _ = text(splice.Get(meta, effectMeta, "id"))
 	if raw := splice.Get(meta, effectMeta, "attempt"); raw == nil || jsonv2.Unmarshal(raw, &e.attempt) != nil {
@@ -186,11 +189,8 @@ func echoOf(result json.RawMessage) (e echo) {
 	return e
 }
 
-// mayHaveOurs reports whether a member under our prefix can be in a text: as it is spelled, or with an
-// escape in it.
-func mayHaveOurs(json []byte) bool {
-	return bytes.Contains(json, []byte("undolog")) || bytes.Contains(json, []byte(`\u00`))
-}
+// mayHaveOurs reports whether a member under our prefix can be in a text.
+func mayHaveOurs(json []byte) bool { return splice.MayHold(json, prefix) }
 
 // stripResult takes what looks like our mark off a fresh result.
 func stripResult(result json.RawMessage) (json.RawMessage, error) {

@@ -110,8 +110,8 @@ func Append(arr, value []byte) (json.RawMessage, error) {
 
 // find returns the first member of a name. What follows it is not read.
 func find(obj []byte, name string) (found member, ok bool) {
-	_, err := walk(obj, func(m member) bool {
-		if m.name == name {
+	_, err := walk(obj, func(n []byte, m member) bool {
+		if string(n) == name {
 			found, ok = m, true
 		}
 		return !ok
@@ -122,7 +122,8 @@ func find(obj []byte, name string) (found member, ok bool) {
 // members lists the members of obj and the offset of its closing brace.
 func members(obj []byte) (ms []member, closing int, err error) {
 	ms = make([]member, 0, 8)
-	closing, err = walk(obj, func(m member) bool {
+	closing, err = walk(obj, func(name []byte, m member) bool {
+		m.name = string(name)
 		ms = append(ms, m)
 		return true
 	})
@@ -130,8 +131,9 @@ func members(obj []byte) (ms []member, closing int, err error) {
 }
 
 // walk visits the members of obj in order until visit reports false, and returns the offset of the
-// closing brace, or 0 when it did not get there.
-func walk(obj []byte, visit func(member) bool) (closing int, err error) {
+// closing brace, or 0 when it did not get there. The name is beside the member, which has none, and is
+// valid during the visit only.
+func walk(obj []byte, visit func(name []byte, m member) bool) (closing int, err error) {
 	r := readers.Get().(*reader)
 	defer r.release()
 	dec := r.reset(obj)
@@ -143,12 +145,13 @@ func walk(obj []byte, visit func(member) bool) (closing int, err error) {
 		return 0, fmt.Errorf("not an object")
 	}
 	for dec.PeekKind() != '}' {
-		name, err := dec.ReadValue()
+		literal, err := dec.ReadValue()
 		if err != nil {
 			return 0, err
 		}
-		m := member{start: int(dec.InputOffset()) - len(name)}
-		if m.name, err = unquote(name); err != nil {
+		m := member{start: int(dec.InputOffset()) - len(literal)}
+		name, err := unquote(obj[m.start : m.start+len(literal)])
+		if err != nil {
 			return 0, err
 		}
 		value, err := dec.ReadValue()
@@ -157,7 +160,7 @@ func walk(obj []byte, visit func(member) bool) (closing int, err error) {
 		}
 		m.valueEnd = int(dec.InputOffset())
 		m.valueStart = m.valueEnd - len(value)
-		if !visit(m) {
+		if !visit(name, m) {
 			return 0, nil
 		}
 	}
@@ -167,13 +170,12 @@ func walk(obj []byte, visit func(member) bool) (closing int, err error) {
 	return int(dec.InputOffset()) - 1, nil
 }
 
-// unquote returns the meaning of a string literal.
-func unquote(literal []byte) (string, error) {
+// unquote returns the meaning of a string literal, which may share memory with it.
+func unquote(literal []byte) ([]byte, error) {
 	if bytes.IndexByte(literal, '\\') < 0 && utf8.Valid(literal) {
-		return string(literal[1 : len(literal)-1]), nil
+		return literal[1 : len(literal)-1], nil
 	}
-	unquoted, err := jsontext.AppendUnquote(nil, literal)
-	return string(unquoted), err
+	return jsontext.AppendUnquote(nil, literal)
 }
 
 // reader is a decoder that is used again: one costs more than reading a small object.

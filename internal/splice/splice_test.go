@@ -79,3 +79,34 @@ func TestGet(t *testing.T) {
 		t.Errorf("Get of nothing = %s", got)
 	}
 }
+
+func TestScan(t *testing.T) {
+	var got strings.Builder
+	err := splice.Scan([]byte(`{ "a":1, "\u0062" : {"c": 2} }`), func(name, value []byte) {
+		got.WriteString(string(name) + "=" + string(value) + ";")
+	})
+	if want := `a=1;b={"c": 2};`; err != nil || got.String() != want {
+		t.Errorf("Scan = %s, %v, want %s", &got, err, want)
+	}
+	for _, obj := range []string{``, `[]`, `null`, `{"a":1`, `{"a":}`} {
+		if err := splice.Scan([]byte(obj), func(_, _ []byte) {}); err == nil {
+			t.Errorf("Scan(%s) succeeded", obj)
+		}
+	}
+	obj := []byte(`{"a":1,"b":"x"}`)
+	if n := testing.AllocsPerRun(100, func() { _ = splice.Scan(obj, func(_, _ []byte) {}) }); n >= 1 {
+		t.Errorf("Scan allocates %v times", n)
+	}
+}
+
+func TestMayHold(t *testing.T) {
+	for text, want := range map[string]bool{
+		``: false, `{}`: false, `"`: false, `{"a":"b"}`: false, `{"x":{"member":1}}`: true, `{"my member":1}`: false,
+		`{"memb":1}`: false, `{"other":1}`: true, `{"a":"\\"}`: false, `{"a":"\n\t"}`: false, `{"\u006dember":1}`: true,
+		`{"a":"\\\u00e9"}`: true, `\`: false,
+	} {
+		if got := splice.MayHold([]byte(text), "member", "other"); got != want {
+			t.Errorf("MayHold(%s) = %v", text, got)
+		}
+	}
+}
