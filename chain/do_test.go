@@ -350,6 +350,24 @@ func TestDo_Detached(t *testing.T) {
 	})
 }
 
+func TestExecute_Dispatch(t *testing.T) {
+	for directive, want := range map[string]chain.Dispatch{
+		`{"detach":true,"timeoutMs":250}`:              {Detach: true, TimeoutMs: 250},
+		`{ "timeoutMs" : 250 }`:                        {TimeoutMs: 250},
+		`{"detach":false,"acme/x":{},"timeoutMs":250}`: {TimeoutMs: 250},
+		`{"detach":true,"timeoutMs":"250"}`:            {},
+		`{"detach":1}`:                                 {},
+		`{"timeoutMs":1.5}`:                            {},
+		`{}`:                                           {},
+		`true`:                                         {},
+	} {
+		r := execute(t, newChain(t, nil, directed("m", directive)), chain.Receiving, hi)
+		if diff := cmp.Diff(want, r.Dispatch); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", directive, diff)
+		}
+	}
+}
+
 func TestDo_Timeout(t *testing.T) {
 	explain := func(w *witness) chain.Observer {
 		o := w.observer()

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/undolog/undolog/interceptors"
@@ -71,9 +72,12 @@ func (r *run) sort(e *entry, err error, o *outcome) {
 		o.respond = respond
 		return
 	}
-	if !errors.As(err, &o.block) {
+	var block *interceptors.BlockError
+	if !errors.As(err, &block) {
 		o.failure = err
+		return
 	}
+	o.block = block
 }
 
 // call invokes, and gives up when the deadline of the invocation or of the phase is over, whether or not
@@ -144,15 +148,22 @@ func contained(ctx context.Context, host Host, params *interceptors.InvokeParams
 
 // invokeParams are the entry's own: nothing in them is shared with another invocation.
 func (r *run) invokeParams(e *entry) *interceptors.InvokeParams {
-	p := &interceptors.InvokeParams{
+	var own struct { // in one piece: they live as long as each other
+		params    interceptors.InvokeParams
+		context   interceptors.Context
+		principal interceptors.Principal
+	}
+	p := &own.params
+	*p = interceptors.InvokeParams{
 		Name:      e.descriptor.Name,
 		Event:     r.params.Event,
 		Phase:     r.params.Phase,
 		Payload:   r.current,
 		Config:    e.config,
 		TimeoutMs: e.timeoutMs,
-		Context:   r.newContext(),
+		Context:   &own.context,
 	}
+	r.describe(p.Context, &own.principal)
 	if !e.local { // a local server copies the payload itself
 		p.Payload = bytes.Clone(r.current)
 	}
@@ -162,23 +173,25 @@ func (r *run) invokeParams(e *entry) *interceptors.InvokeParams {
 	return p
 }
 
-func (r *run) newContext() *interceptors.Context {
-	ctx := &interceptors.Context{Timestamp: r.timestamp}
+// describe fills in an invocation's context; principal is where its principal may stand.
+func (r *run) describe(c *interceptors.Context, principal *interceptors.Principal) {
+	c.Timestamp = r.timestamp
+	var attributes map[string]json.RawMessage
 	if req := r.params.Request; req != nil {
 		if req.Principal != nil {
-			principal := *req.Principal
-			ctx.Principal = &principal
+			*principal = *req.Principal
+			c.Principal = principal
 		}
-		ctx.TraceID, ctx.SpanID, ctx.SessionID = req.TraceID, req.SpanID, req.SessionID
-		ctx.Extra = maps.Clone(req.Attributes)
+		c.TraceID, c.SpanID, c.SessionID = req.TraceID, req.SpanID, req.SessionID
+		attributes = req.Attributes
 	}
-	if r.params.Exchange != "" {
-		if ctx.Extra == nil {
-			ctx.Extra = make(map[string]json.RawMessage, 1)
-		}
-		ctx.Extra[ExchangeKey] = quoted(r.params.Exchange)
+	if r.exchange == nil {
+		c.Extra = maps.Clone(attributes)
+		return
 	}
-	return ctx
+	c.Extra = make(map[string]json.RawMessage, len(attributes)+1)
+	maps.Copy(c.Extra, attributes)
+	c.Extra[ExchangeKey] = r.exchange
 }
 
 // checkEcho refuses a result that is not about this invocation. A host that echoes nothing at all is an
@@ -203,8 +216,8 @@ func (r *run) direct(e *entry, o *outcome) {
 		!bytes.Contains(o.result.Info, []byte(DispatchKey)) {
 		return
 	}
-	var own Dispatch
-	if raw := splice.Get(o.result.Info, DispatchKey); raw == nil || json.Unmarshal(raw, &own) != nil {
+	own, ok := readDispatch(splice.Get(o.result.Info, DispatchKey))
+	if !ok {
 		return
 	}
 	d := &r.out.Dispatch
@@ -212,6 +225,30 @@ func (r *run) direct(e *entry, o *outcome) {
 	if ms := own.TimeoutMs; ms > 0 && (d.TimeoutMs == 0 || ms < d.TimeoutMs) {
 		d.TimeoutMs = ms
 	}
+}
+
+// readDispatch reads a directive; false when there is none, or one that cannot be read.
+func readDispatch(raw json.RawMessage) (d Dispatch, ok bool) {
+	plain := true // as we write it ourselves
+	err := splice.Scan(raw, func(name, value []byte) {
+		ms, notNumber := strconv.ParseInt(string(value), 10, 64)
+		switch {
+		case string(name) == "detach" && string(value) == "true":
+			d.Detach = true
+		case string(name) == "timeoutMs" && notNumber == nil:
+			d.TimeoutMs = ms
+		default:
+			plain = false
+		}
+	})
+	if err == nil && plain {
+		return d, true
+	}
+	var decoded Dispatch
+	if raw == nil || json.Unmarshal(raw, &decoded) != nil {
+		return Dispatch{}, false
+	}
+	return decoded, true
 }
 
 func quoted(s string) json.RawMessage {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/undolog/undolog/interceptors"
+	"github.com/undolog/undolog/internal/splice"
 )
 
 // PhaseParams are what Execute runs one phase with.
@@ -151,7 +152,8 @@ type run struct {
 	changed bool            // it is not the one that came
 	pinned  *pinned         // read when first needed
 
-	timestamp string // one for all
+	timestamp string          // one for all
+	exchange  json.RawMessage // Exchange as a JSON text; nil: none
 }
 
 // through takes the payload past every leg. An answer in the target's place goes no further.
@@ -164,6 +166,10 @@ func (r *run) through(ctx context.Context, legs [2]leg) {
 		received = request.ReceivedAt
 	}
 	r.timestamp = received.UTC().Format(time.RFC3339Nano)
+	if r.params.Exchange != "" {
+		r.exchange = splice.Quote(r.params.Exchange)
+	}
+	r.out.Records = make([]Record, 0, legs[0].plan.size()+legs[1].plan.size())
 	for _, l := range legs {
 		if l.plan == nil || r.out.Respond != nil {
 			continue

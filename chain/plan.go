@@ -113,7 +113,15 @@ type plan struct {
 	validators []*entry // hosts in order, then as listed
 }
 
-func (p *plan) empty() bool { return len(p.mutators)+len(p.validators) == 0 }
+func (p *plan) empty() bool { return p.size() == 0 }
+
+// size is how many run; none of no plan.
+func (p *plan) size() int {
+	if p == nil {
+		return 0
+	}
+	return len(p.mutators) + len(p.validators)
+}
 
 func derive(entries []*entry, k planKey) *plan {
 	p := &plan{}

@@ -29,11 +29,12 @@ func (r *run) validate(ctx context.Context) bool {
 }
 
 func (r *run) invokeAll(ctx context.Context, entries []*entry) []outcome {
+	if len(entries) == 0 {
+		return nil
+	}
 	outcomes := make([]outcome, len(entries))
 	if len(entries) == 1 {
 		outcomes[0] = r.invoke(ctx, entries[0])
-	}
-	if len(entries) < 2 {
 		return outcomes
 	}
 	var group errgroup.Group

@@ -104,7 +104,7 @@ func (i *Interceptors) execute(in *interceptors.Invocation, c *toolCall, o *open
 	out := newInfo(outcomeExecute, o.identity, begun.Record)
 	out.Attempt = begun.Claim.Attempt
 	i.await(in, o)
-	return &interceptors.Change{Payload: c.stamp(begun.Claim, key), Info: out.dispatched(o.contract)}
+	return &interceptors.Change{Payload: c.stamp(begun.Claim, key), Info: out.dispatched(o.contract), Certain: true}
 }
 
 // joinMargin is how long before its invocation's deadline a call stops waiting, so that the invoker

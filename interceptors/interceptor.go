@@ -26,10 +26,14 @@ type Verdict struct {
 	Info        json.RawMessage // an object, put under the result's info
 }
 
-// Change is what a mutator returns. A nil Payload means unchanged.
+// Change is what a mutator returns. A nil Payload means unchanged; one that means the same as what came
+// counts as unchanged.
 type Change struct {
 	Payload json.RawMessage
 	Info    json.RawMessage
+	// Certain says that the handler answers for Payload, if there is one: it is JSON, and does not mean the
+	// same as what came. Nobody looks, which is what spares large payloads two readings. Defaults to no.
+	Certain bool
 }
 
 // Validator judges a payload without changing it.

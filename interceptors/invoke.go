@@ -30,11 +30,12 @@ func (s *Server) Invoke(ctx context.Context, p *InvokeParams) (*Result, error) {
 		return nil, err
 	}
 	w := unwrap(p)
+	payload, config := clones(w.inner, config)
 	in := &Invocation{
 		Event:   p.Event,
 		Phase:   p.Phase,
-		Payload: bytes.Clone(w.inner),
-		Config:  bytes.Clone(config),
+		Payload: payload,
+		Config:  config,
 		Context: p.Context,
 		Meta:    p.Meta,
 		Caller:  p.Caller,
@@ -51,6 +52,17 @@ func (s *Server) Invoke(ctx context.Context, p *InvokeParams) (*Result, error) {
 	r.DurationMs = time.Since(start).Milliseconds()
 	w.finish(r)
 	return r, nil
+}
+
+// clones copies both into one piece of memory; appending to one does not reach the other.
+func clones(payload, config json.RawMessage) (_, _ json.RawMessage) {
+	if payload == nil || config == nil {
+		return bytes.Clone(payload), bytes.Clone(config)
+	}
+	both := make([]byte, 0, len(payload)+len(config))
+	both = append(append(both, payload...), config...)
+	at := len(payload)
+	return both[:at:at], both[at:]
 }
 
 // admit checks the params against what is registered and picks the config.
@@ -207,7 +219,8 @@ func (v *Validator) run(ctx context.Context, in *Invocation) (*Result, error) {
 	}, nil
 }
 
-// run returns the handler's payload, nil when it is unchanged; whether it differs is judged by finish.
+// run returns the handler's payload, nil when it is unchanged; whether it differs is judged by finish, but
+// for one that is certain.
 func (m *Mutator) run(ctx context.Context, in *Invocation) (*Result, error) {
 	change, err := m.Mutate(ctx, in)
 	if err != nil {
@@ -216,13 +229,13 @@ func (m *Mutator) run(ctx context.Context, in *Invocation) (*Result, error) {
 	if change == nil {
 		return &Result{}, nil
 	}
-	if change.Payload != nil && !isValid(change.Payload) {
+	if change.Payload != nil && !change.Certain && !isValid(change.Payload) {
 		return nil, &malformedError{"the payload is not JSON"}
 	}
 	if err := checkInfo(change.Info); err != nil {
 		return nil, err
 	}
-	return &Result{Payload: change.Payload, Info: change.Info}, nil
+	return &Result{Payload: change.Payload, Info: change.Info, Modified: change.Certain && change.Payload != nil}, nil
 }
 
 func checkInfo(info json.RawMessage) error {

@@ -212,15 +212,63 @@ func TestServer_Invoke_Config(t *testing.T) {
 func TestServer_Invoke_CopiesThePayload(t *testing.T) {
 	s := newServer(t, nil, validator("scribbles", requestOnly("tools/call"),
 		func(_ context.Context, in *interceptors.Invocation) (*interceptors.Verdict, error) {
+			_ = append(in.Payload, "!!!!!!!!"...)
+			if string(in.Config) != `{"a":1}` {
+				t.Errorf("appending to the payload makes the config %q", in.Config)
+			}
 			clear(in.Payload)
+			clear(in.Config)
 			return interceptors.Allow(), nil
 		}))
 	p := callOf("scribbles", `{"name":"echo"}`)
+	p.Config = json.RawMessage(`{"a":1}`)
 	if _, err := s.Invoke(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	if string(p.Payload) != `{"name":"echo"}` {
-		t.Errorf("the caller's payload is now %q", p.Payload)
+	if string(p.Payload) != `{"name":"echo"}` || string(p.Config) != `{"a":1}` {
+		t.Errorf("the caller's payload is now %q and its config %q", p.Payload, p.Config)
+	}
+}
+
+func TestServer_Invoke_ConfigFitsAgain(t *testing.T) {
+	v := validator("v", requestOnly("tools/call"), allow)
+	v.ConfigSchema = json.RawMessage(rowsSchema)
+	s := newServer(t, nil, v)
+	config := json.RawMessage(`{"maxRows":7}`)
+	for _, c := range []struct {
+		config string
+		fits   bool
+	}{{`{"maxRows":7}`, true}, {`{"maxRows":7}`, true}, {`{"maxRows":"x"}`, false}, {`{"maxRows":"x"}`, false}, {`{"maxRows":7}`, true}} {
+		config = append(config[:0], c.config...) // an invoker may use its memory again
+		p := callOf("v", `{}`)
+		p.Config = config
+		if _, err := s.Invoke(t.Context(), p); (err == nil) != c.fits {
+			t.Errorf("config %s: %v", c.config, err)
+		}
+	}
+}
+
+func TestServer_Invoke_Certain(t *testing.T) {
+	for name, c := range map[string]struct {
+		change interceptors.Change
+		want   interceptors.Result
+	}{
+		"a payload is taken at the handler's word": {interceptors.Change{Payload: json.RawMessage(`{"a": 1}`), Certain: true},
+			interceptors.Result{Modified: true, Payload: json.RawMessage(`{"a": 1}`)}},
+		"no payload is no change": {interceptors.Change{Certain: true},
+			interceptors.Result{Payload: json.RawMessage(`{"a":1}`)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, nil, mutator("m", requestOnly("tools/call"),
+				func(context.Context, *interceptors.Invocation) (*interceptors.Change, error) { return &c.change, nil }))
+			r, err := s.Invoke(t.Context(), callOf("m", `{"a":1}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Modified != c.want.Modified || string(r.Payload) != string(c.want.Payload) {
+				t.Errorf("modified = %t with %s, want %t with %s", r.Modified, r.Payload, c.want.Modified, c.want.Payload)
+			}
+		})
 	}
 }
 
