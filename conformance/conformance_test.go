@@ -42,7 +42,7 @@ func TestLoad_ReadsOlderSpellings(t *testing.T) {
 		t.Errorf("mode %q, op %q, posture %q", f.Interceptors[0].Mode, f.Steps[0].Op, f.Posture)
 	}
 	if need := f.Needs(); len(need) != 0 {
-		t.Errorf("a published fixture needs %q", need)
+		t.Errorf("a plain fixture needs %q", need)
 	}
 }
 
@@ -251,17 +251,17 @@ func TestExternal(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", program, "./testdata/lineadapter").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	published := publishedFixtures(t)
+	plain := plainFixtures(t)
 	commands := map[string][]string{"Go": {program}}
 	if python, err := exec.LookPath("python3"); err == nil {
 		commands["the documented example"] = []string{python, documentedExample(t)}
 	}
 	for name, command := range commands {
-		if r := external(t, published, command...); r.Count(conformance.Passed) != len(published) {
-			t.Errorf("%s: %d of %d pass: %+v", name, r.Count(conformance.Passed), len(published), r.Results)
+		if r := external(t, plain, command...); r.Count(conformance.Passed) != len(plain) {
+			t.Errorf("%s: %d of %d pass: %+v", name, r.Count(conformance.Passed), len(plain), r.Results)
 		}
 	}
-	if r := external(t, published, program, "-permissive"); r.Count(conformance.Failed) == 0 {
+	if r := external(t, plain, program, "-permissive"); r.Count(conformance.Failed) == 0 {
 		t.Error("an adapter that never denies passes")
 	}
 }
@@ -291,13 +291,30 @@ func TestExternal_ProgramThatEnds(t *testing.T) {
 	}
 }
 
-func publishedFixtures(t *testing.T) []*conformance.Fixture {
+// plainFixtures are the cases that an adapter without any feature can try, and those of UNDOLOG_FIXTURES.
+func plainFixtures(t *testing.T) []*conformance.Fixture {
 	t.Helper()
-	fixtures, err := conformance.Load(os.DirFS("testdata/published"))
-	if err != nil || len(fixtures) == 0 {
-		t.Fatalf("Load: %d fixtures, %v", len(fixtures), err)
+	suite, err := conformance.Suite()
+	if err != nil {
+		t.Fatalf("Suite: %v", err)
 	}
-	return fixtures
+	plain := slices.DeleteFunc(suite, func(f *conformance.Fixture) bool { return !strings.HasPrefix(f.ID, "protocol/plain-") })
+	for _, f := range plain {
+		if need := slices.DeleteFunc(f.Needs(), func(n conformance.Feature) bool { return n == conformance.FeatureInvoke }); len(need) > 0 {
+			t.Errorf("%s is not plain: it needs %q", f.ID, need)
+		}
+	}
+	if len(plain) < 12 {
+		t.Fatalf("the suite has %d plain cases", len(plain))
+	}
+	if dir := os.Getenv("UNDOLOG_FIXTURES"); dir != "" {
+		others, err := conformance.Load(os.DirFS(dir))
+		if err != nil || len(others) == 0 {
+			t.Fatalf("UNDOLOG_FIXTURES: %d fixtures, %v", len(others), err)
+		}
+		plain = append(plain, others...)
+	}
+	return plain
 }
 
 func external(t *testing.T, fixtures []*conformance.Fixture, argv ...string) *conformance.Report {

@@ -55,7 +55,7 @@ func checkFiles(t *testing.T, line string) {
 	}
 }
 
-var cases = regexp.MustCompile("`((?:engine|host|wire|gateway|guard)/[a-z0-9-]+)…?`")
+var cases = regexp.MustCompile("`((?:engine|host|wire|gateway|guard|protocol)/[a-z0-9-]+)…?`")
 
 func checkCases(t *testing.T, line string, suite []*conformance.Fixture) {
 	for _, m := range cases.FindAllStringSubmatch(line, -1) {

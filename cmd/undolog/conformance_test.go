@@ -94,9 +94,21 @@ func TestConformance_ExpectedFailuresMustShrink(t *testing.T) {
 	}
 }
 
-func TestConformance_PublishedFixtures(t *testing.T) {
-	out, code := said(t, "conformance", "--quiet", "--no-suite", "--fixtures", "../../conformance/testdata/published")
-	if code != exitOK || !strings.Contains(out, "50 passed, 0 failed") {
+func TestConformance_FixturesOfADirectory(t *testing.T) {
+	out, code := said(t, "conformance", "--quiet", "--no-suite", "--only", "protocol/plain-", "--fixtures", "../../conformance/cases")
+	if code != exitOK || !strings.Contains(out, "60 passed, 0 failed") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
+// Fixtures of others, in the directory that UNDOLOG_FIXTURES names: all pass and none is skipped.
+func TestConformance_FixturesOfOthers(t *testing.T) {
+	dir := os.Getenv("UNDOLOG_FIXTURES")
+	if dir == "" {
+		t.Skip("UNDOLOG_FIXTURES names no directory of fixtures")
+	}
+	out, code := said(t, "conformance", "--quiet", "--no-suite", "--fixtures", dir)
+	if code != exitOK || !strings.Contains(out, " passed, 0 failed, 0 expected failures, 0 skipped") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }

@@ -156,6 +156,7 @@ type session struct {
 	target  *upstream
 	agent   *wire.Lines
 	dir     string // of the session
+	carried int    // responses so far
 
 	mu         sync.Mutex // guards what the agent hears
 	notes      []json.RawMessage
@@ -215,14 +216,18 @@ func (s *session) Invoke(context.Context, json.RawMessage) (*conformance.Answer,
 // carrierTool is called where a fixture says no more than what the response is.
 const carrierTool = "echo"
 
-const carrier = `{"name":"echo","arguments":{"note":"NOTE"}}`
+// carrier is a call that no other step has made: an engine may take an equal one for a retry.
+func (s *session) carrier() json.RawMessage {
+	s.carried++
+	return fmt.Appendf(nil, `{"name":%q,"arguments":{"note":"NOTE","step":%d}}`, carrierTool, s.carried)
+}
 
 // Apply sends a tool call through the engine and looks at one phase of it.
 func (s *session) Apply(ctx context.Context, step *conformance.Step) (*conformance.Decision, error) {
 	s.asked.Store(asked{"tools/call", step.Phase})
 	params, answer := step.Payload, json.RawMessage(`{"content":[{"type":"text","text":"answered"}]}`)
 	if step.Phase == "response" {
-		params, answer = json.RawMessage(carrier), step.Payload
+		params, answer = s.carrier(), step.Payload
 	}
 	got, received, err := s.exchange(ctx, "tools/call", params, &conformance.Upstream{Result: answer})
 	if err != nil {
