@@ -18,7 +18,10 @@ type Signature [32]byte
 func (s Signature) IsZero() bool { return s == Signature{} }
 
 // String returns "b3:" and 64 hex digits.
-func (s Signature) String() string { return "b3:" + hex.EncodeToString(s[:]) }
+func (s Signature) String() string { return string(s.Append(nil)) }
+
+// Append appends what String returns.
+func (s Signature) Append(dst []byte) []byte { return hex.AppendEncode(append(dst, "b3:"...), s[:]) }
 
 // Digest is BLAKE3-256 over canonical JSON.
 type Digest [32]byte

@@ -95,11 +95,8 @@ func markError(r *effect.Record, i *info, note string) (json.RawMessage, error) 
 	body := r.Answer.Body
 	data := splice.Get(body, "data")
 	if kind := splice.Kind(data); kind == 0 || kind == '{' {
-		raw, err := json.Marshal(i)
-		if err != nil {
-			return nil, err
-		}
-		if body, err = splice.Set(body, raw, "data", effectMeta); err != nil {
+		var err error
+		if body, err = splice.Set(body, i.appendTo(nil), "data", effectMeta); err != nil {
 			return nil, err
 		}
 	}

@@ -1,6 +1,7 @@
 package effectinterceptor
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
 
@@ -42,20 +43,36 @@ type config struct {
 	Run    string `json:"run"`
 }
 
-func configOf(in *interceptors.Invocation) (config, error) {
+// readConfig is a config beside the bytes that it was read from.
+type readConfig struct {
+	raw    []byte
+	config config
+}
+
+// configOf reads the invocation's config. An engine sends the same one every time: the last is kept.
+func (i *Interceptors) configOf(in *interceptors.Invocation) (config, error) {
 	if len(in.Config) <= len(noConfig) {
 		return config{}, nil
+	}
+	if last := i.lastConfig.Load(); last != nil && bytes.Equal(last.raw, in.Config) {
+		return last.config, nil
 	}
 	var cfg config
 	if err := jsonv2.Unmarshal(in.Config, &cfg); err != nil {
 		return cfg, &effect.InvalidError{Reason: "config is not as its schema says"}
 	}
+	if len(in.Config) <= maxConfigKept {
+		i.lastConfig.Store(&readConfig{bytes.Clone(in.Config), cfg})
+	}
 	return cfg, nil
 }
 
+// maxConfigKept bounds what is kept: an invoker may put into its config what it likes.
+const maxConfigKept = 4 << 10
+
 // effectCall is the call as the log sees it.
 func (i *Interceptors) effectCall(in *interceptors.Invocation, c *toolCall) (*effect.Call, error) {
-	cfg, err := configOf(in)
+	cfg, err := i.configOf(in)
 	if err != nil {
 		return nil, err
 	}

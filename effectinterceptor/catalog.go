@@ -125,7 +125,7 @@ func (c *catalog) learn(ctx context.Context, t *store.Tool) (changed bool, err e
 
 // learnTools is undolog/catalog: it learns a page of tools/list, and tells of definitions that changed.
 func (i *Interceptors) learnTools(ctx context.Context, in *interceptors.Invocation) (*interceptors.Verdict, error) {
-	cfg, err := configOf(in)
+	cfg, err := i.configOf(in)
 	if err != nil {
 		return nil, err
 	}

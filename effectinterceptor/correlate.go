@@ -14,13 +14,30 @@ import (
 	"github.com/undolog/undolog/store"
 )
 
-// evidence is what a response says about the request that it answers, each a key of the open set and
-// empty when it says nothing.
+// openKey is one thing by which a response finds its request; zero: nothing. All evidence is scoped to the
+// invoker, so that none names another's.
+type openKey struct {
+	kind    keyKind
+	invoker string // empty for our own engine's exchanges
+	id      string
+}
+
+type keyKind byte
+
+const (
+	ownExchange keyKind = 1 + iota
+	exchangeID
+	effectID
+	spanID
+	sessionID
+)
+
+// evidence is what a response says about the request that it answers.
 type evidence struct {
-	exchange string
-	effect   string // of the echo
-	span     string
-	session  string
+	exchange openKey
+	effect   openKey // of the echo
+	span     openKey
+	session  openKey
 	local    bool
 	echo     echo
 }
@@ -33,9 +50,9 @@ type echo struct {
 	replayed bool
 }
 
-func evidenceOf(in *interceptors.Invocation) *evidence {
-	ev := &evidence{exchange: exchangeKey(in), local: in.Caller.Local, echo: echoOf(in.Payload)}
-	if ev.local && ev.exchange != "" { // our own engine knows
+func evidenceOf(in *interceptors.Invocation) evidence {
+	ev := evidence{exchange: exchangeKey(in), local: in.Caller.Local, echo: echoOf(in.Payload)}
+	if ev.local && ev.exchange != (openKey{}) { // our own engine knows
 		return ev
 	}
 	ev.effect = effectKey(in, ev.echo.id)
@@ -44,51 +61,51 @@ func evidenceOf(in *interceptors.Invocation) *evidence {
 	return ev
 }
 
-// exchangeKey is the engine's correlation id. Like all evidence it is scoped to the invoker, so that none
-// names another's.
-func exchangeKey(in *interceptors.Invocation) string {
+// exchangeKey is the engine's correlation id.
+func exchangeKey(in *interceptors.Invocation) openKey {
 	id := extra(in, exchangeExtra)
-	switch {
-	case id == "":
-		return ""
-	case in.Caller.Local:
+	if in.Caller.Local {
 		return localExchange(id)
 	}
-	return "x\x00" + invokerOf(in) + id
+	return scopedKey(exchangeID, in, id)
 }
 
-func localExchange(id string) string { return "l\x00" + id }
-
-func effectKey(in *interceptors.Invocation, id string) string {
+func localExchange(id string) openKey {
 	if id == "" {
-		return ""
+		return openKey{}
 	}
-	return "e\x00" + invokerOf(in) + id
+	return openKey{kind: ownExchange, id: id}
 }
 
-func spanKey(in *interceptors.Invocation) string {
+func effectKey(in *interceptors.Invocation, id string) openKey { return scopedKey(effectID, in, id) }
+
+func spanKey(in *interceptors.Invocation) openKey {
 	if in.Context.TraceID == "" || in.Context.SpanID == "" {
-		return ""
+		return openKey{}
 	}
-	return "t\x00" + invokerOf(in) + in.Context.TraceID + "\x00" + in.Context.SpanID
+	return scopedKey(spanID, in, in.Context.TraceID+"\x00"+in.Context.SpanID)
 }
 
-func sessionKey(in *interceptors.Invocation) string {
-	if in.Context.SessionID == "" {
-		return ""
+func sessionKey(in *interceptors.Invocation) openKey {
+	return scopedKey(sessionID, in, in.Context.SessionID)
+}
+
+func scopedKey(kind keyKind, in *interceptors.Invocation, id string) openKey {
+	if id == "" {
+		return openKey{}
 	}
-	return "s\x00" + invokerOf(in) + in.Context.SessionID
+	return openKey{kind: kind, invoker: invokerOf(in), id: id}
 }
 
 func invokerOf(in *interceptors.Invocation) string {
-	return in.Caller.Tenant + "\x00" + in.Caller.Subject + "\x00"
+	return in.Caller.Tenant + "\x00" + in.Caller.Subject
 }
 
 // match finds the request that a response answers: by exchange id, by the effect id that the target
 // echoed, by trace and span if unique, by session if its only request. Otherwise it does not guess.
 // expected says that the response is no news although it answers no open request.
 func (i *Interceptors) match(ctx context.Context, in *interceptors.Invocation, ev *evidence) (o *open, expected bool) {
-	if o := i.open.only(ev.exchange); o != nil || ev.local && ev.exchange != "" {
+	if o := i.open.only(ev.exchange); o != nil || ev.local && ev.exchange != (openKey{}) {
 		return o, ev.local
 	}
 	if ev.echo.id != "" {
@@ -96,7 +113,7 @@ func (i *Interceptors) match(ctx context.Context, in *interceptors.Invocation, e
 			return o, o == nil && ev.echo.replayed
 		}
 	}
-	if ev.exchange != "" { // begun by nobody that we know of
+	if ev.exchange != (openKey{}) { // begun by nobody that we know of
 		return nil, false
 	}
 	if o := i.open.only(ev.span); o != nil {
@@ -140,7 +157,7 @@ func (i *Interceptors) sameAttempt(o *open, attempt int) *open {
 // reopen makes a claim that another process of ours made an open request again; nil when it is not this
 // caller's or not claimed.
 func (i *Interceptors) reopen(ctx context.Context, in *interceptors.Invocation, r *effect.Record) *open {
-	cfg, err := configOf(in)
+	cfg, err := i.configOf(in)
 	if err != nil || r.Principal != principalOf(in) || r.Server != serverOf(in, cfg.Server) {
 		return nil
 	}

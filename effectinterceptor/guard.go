@@ -46,7 +46,7 @@ func (i *Interceptors) checkCall(in *interceptors.Invocation) error {
 // response is matched once more by undolog/effect, and by then another call of the session may be open.
 func (i *Interceptors) guardResponse(ctx context.Context, in *interceptors.Invocation) (*interceptors.Verdict, error) {
 	ev := evidenceOf(in)
-	if o := i.open.certain(ev); o != nil && !ev.echo.replayed && !o.replayed {
+	if o := i.open.certain(&ev); o != nil && !ev.echo.replayed && !o.replayed {
 		i.settleResult(ctx, o, in.Payload)
 	}
 	return interceptors.Allow(), nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/undolog/undolog/effect"
@@ -49,6 +50,7 @@ type Interceptors struct {
 	arrived arrivals
 	catalog *catalog
 
+	lastConfig atomic.Pointer[readConfig]
 	background background
 }
 

@@ -11,8 +11,8 @@ import (
 
 // open is one governed tools/call between its two phases.
 type open struct {
-	keys    []string // by which a response finds it, see evidence
-	session string   // the one of them that is the session's
+	keys    []openKey // by which a response finds it, see evidence
+	session openKey   // the one of them that is the session's
 	local   bool
 	until   time.Time // when it is forgotten at the latest
 
@@ -51,12 +51,12 @@ func (i *Interceptors) newOpen(in *interceptors.Invocation, call *effect.Call, c
 
 // await makes o findable for the response that answers it.
 func (i *Interceptors) await(in *interceptors.Invocation, o *open) {
-	keys := []string{exchangeKey(in)}
-	if !o.local || keys[0] == "" {
+	keys := []openKey{exchangeKey(in)}
+	if !o.local || keys[0] == (openKey{}) {
 		o.session = sessionKey(in)
 		keys = append(keys, effectKey(in, o.effectID), spanKey(in), o.session)
 	}
-	o.keys = slices.DeleteFunc(keys, func(key string) bool { return key == "" })
+	o.keys = slices.DeleteFunc(keys, func(key openKey) bool { return key == openKey{} })
 	i.open.add(o)
 }
 
@@ -64,13 +64,13 @@ func (i *Interceptors) await(in *interceptors.Invocation, o *open) {
 // id that the target echoes, or not at all.
 type openSet struct {
 	mu    sync.Mutex
-	byKey map[string][]*open
+	byKey map[openKey][]*open
 	all   map[*open]struct{}
 	swept time.Time
 }
 
 func newOpenSet() *openSet {
-	return &openSet{byKey: map[string][]*open{}, all: map[*open]struct{}{}}
+	return &openSet{byKey: map[openKey][]*open{}, all: map[*open]struct{}{}}
 }
 
 func (s *openSet) add(o *open) {
@@ -84,7 +84,7 @@ func (s *openSet) add(o *open) {
 		s.byKey[key] = append(s.byKey[key], o)
 	}
 	s.all[o] = struct{}{}
-	if o.session == "" {
+	if o.session == (openKey{}) {
 		return
 	}
 	if same := s.byKey[o.session]; len(same) > 1 {
@@ -130,8 +130,8 @@ func (s *openSet) sweep(now time.Time) {
 }
 
 // only returns the one open request with the key; nil when there are none or several, and for no key.
-func (s *openSet) only(key string) *open {
-	if key == "" {
+func (s *openSet) only(key openKey) *open {
+	if key == (openKey{}) {
 		return nil
 	}
 	s.mu.Lock()
@@ -144,7 +144,7 @@ func (s *openSet) only(key string) *open {
 
 // alone is the only request of a session, when no other was open while it was: then a response of the
 // session can answer nothing else.
-func (s *openSet) alone(session string) *open {
+func (s *openSet) alone(session openKey) *open {
 	o := s.only(session)
 	if o == nil {
 		return nil

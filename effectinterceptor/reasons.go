@@ -3,6 +3,7 @@ package effectinterceptor
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,28 +29,67 @@ const (
 	codeInternal      = -32603
 )
 
-// info is the object under info["dev.undolog/effect"] and error.data["dev.undolog/effect"].
+// info is the object under info["dev.undolog/effect"] and error.data["dev.undolog/effect"]. Members that
+// are zero, but for the outcome, are left out.
 type info struct {
-	Outcome      string `json:"outcome"`
-	EffectID     string `json:"effectId,omitempty"`
-	Identity     string `json:"identity,omitempty"`
-	Signature    string `json:"signature,omitempty"`
-	Attempt      int    `json:"attempt,omitempty"`
-	State        string `json:"state,omitempty"`
-	Replayed     bool   `json:"replayed,omitempty"`
-	RetryAfterMs int64  `json:"retryAfterMs,omitempty"`
-	Stateless    bool   `json:"stateless,omitempty"`
-	Path         string `json:"path,omitempty"` // outcome invalid: JSON pointer into params
-	Reason       string `json:"reason,omitempty"`
+	Outcome      string
+	EffectID     string
+	Identity     string
+	Signature    effect.Signature
+	Attempt      int
+	State        string
+	Replayed     bool
+	RetryAfterMs int64
+	Stateless    bool
+	Path         string // outcome invalid: JSON pointer into params
+	Reason       string
+}
+
+// appendTo appends i as a JSON object. It is written by hand because every call has one.
+func (i *info) appendTo(dst []byte) []byte {
+	dst = appendQuoted(append(dst, `{"outcome":`...), i.Outcome)
+	dst = appendText(dst, "effectId", i.EffectID)
+	dst = appendText(dst, "identity", i.Identity)
+	if !i.Signature.IsZero() {
+		dst = append(i.Signature.Append(append(dst, `,"signature":"`...)), '"')
+	}
+	dst = appendNumber(dst, "attempt", int64(i.Attempt))
+	dst = appendText(dst, "state", i.State)
+	dst = appendTrue(dst, "replayed", i.Replayed)
+	dst = appendNumber(dst, "retryAfterMs", i.RetryAfterMs)
+	dst = appendTrue(dst, "stateless", i.Stateless)
+	dst = appendText(dst, "path", i.Path)
+	dst = appendText(dst, "reason", i.Reason)
+	return append(dst, '}')
+}
+
+func appendName(dst []byte, name string) []byte {
+	return append(append(append(dst, `,"`...), name...), `":`...)
+}
+
+func appendText(dst []byte, name, value string) []byte {
+	if value == "" {
+		return dst
+	}
+	return appendQuoted(appendName(dst, name), value)
+}
+
+func appendNumber(dst []byte, name string, value int64) []byte {
+	if value == 0 {
+		return dst
+	}
+	return strconv.AppendInt(appendName(dst, name), value, 10)
+}
+
+func appendTrue(dst []byte, name string, value bool) []byte {
+	if !value {
+		return dst
+	}
+	return append(appendName(dst, name), "true"...)
 }
 
 // dispatchInfo is the info member by which an engine learns how to dispatch.
 const dispatchInfo = "dev.undolog/dispatch"
-
-type dispatch struct {
-	Detach    bool  `json:"detach,omitempty"`
-	TimeoutMs int64 `json:"timeoutMs,omitempty"`
-}
 
 // wrapped is i as the member dev.undolog/effect of an object.
 func (i *info) wrapped() json.RawMessage {
@@ -58,25 +98,16 @@ func (i *info) wrapped() json.RawMessage {
 
 // dispatched is wrapped with how the contract wants the call to be dispatched beside it.
 func (i *info) dispatched(c *effect.Contract) json.RawMessage {
-	out := append(i.begun(), `,"`+dispatchInfo+`":`...)
-	out = append(out, encoded(dispatch{Detach: c.Detach, TimeoutMs: clampMs(c.Timeout)})...)
-	return append(out, '}')
+	out := append(i.begun(), `,"`+dispatchInfo+`":{"detach":`...)
+	out = strconv.AppendBool(out, c.Detach)
+	out = appendNumber(out, "timeoutMs", clampMs(c.Timeout))
+	return append(out, "}}"...)
 }
 
 // begun is wrapped without its closing brace.
 func (i *info) begun() []byte {
 	const room = 320 // of most
-	out := append(make([]byte, 0, room), `{"`+effectMeta+`":`...)
-	return append(out, encoded(i)...)
-}
-
-// encoded is v, which holds only strings, numbers and booleans, as JSON.
-func encoded[T dispatch | *info](v T) []byte {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("marshal %T: %v", v, err))
-	}
-	return raw
+	return i.appendTo(append(make([]byte, 0, room), `{"`+effectMeta+`":`...))
 }
 
 // block stops a call with a reason that its model can act on.
@@ -89,9 +120,7 @@ func newInfo(outcome string, id *effect.Identity, r *effect.Record) *info {
 	if id != nil {
 		i.Identity = string(id.Rule)
 		i.Stateless = id.Rule == effect.RuleNone
-		if !id.Signature.IsZero() {
-			i.Signature = id.Signature.String()
-		}
+		i.Signature = id.Signature
 	}
 	if r != nil {
 		i.EffectID, i.Attempt = r.ID, r.Attempt

@@ -85,7 +85,7 @@ func (i *Interceptors) Explain(exchange string, kind effect.OutcomeKind) *interc
 // that is known is kept as an event, never guessed.
 func (i *Interceptors) settleResponse(ctx context.Context, in *interceptors.Invocation) (*interceptors.Change, error) {
 	ev := evidenceOf(in)
-	o, expected := i.match(ctx, in, ev)
+	o, expected := i.match(ctx, in, &ev)
 	if o == nil {
 		if !expected {
 			i.log.Note(effect.Event{At: i.opts.Now(), Tenant: i.tenantOf(in), Kind: effect.EventUnmatched, Principal: principalOf(in)})
@@ -177,7 +177,7 @@ func (i *Interceptors) write(ctx context.Context, o *open, out effect.Outcome) {
 		i.opts.Logger.ErrorContext(ctx, "outcome not recorded yet", slog.String("effect", o.claim.Effect), slog.Any("error", err))
 		return
 	}
-	i.opts.Logger.DebugContext(ctx, "effect settled", slog.String("effect", r.ID), slog.String("state", string(r.State)))
+	i.opts.Logger.LogAttrs(ctx, slog.LevelDebug, "effect settled", slog.String("effect", r.ID), slog.String("state", string(r.State)))
 }
 
 func (i *Interceptors) recordRead(o *open, out effect.Outcome) {
