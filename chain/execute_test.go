@@ -166,6 +166,23 @@ func TestExecute_MutationPass(t *testing.T) {
 	})
 }
 
+func TestExecute_Certain(t *testing.T) {
+	const in, without = `{"name":"t","requestState":"s"}`, `{"name":"t"}`
+	t.Run("a host that is not in process is not taken at its word", func(t *testing.T) {
+		c := newChain(t, nil)
+		use(t, c, answering("m", interceptors.TypeMutation, &interceptors.Result{
+			Interceptor: "m", Type: interceptors.TypeMutation, Phase: interceptors.PhaseRequest,
+			Modified: true, Payload: raw(without), Certain: true}), nil)
+		wantAllow(t, execute(t, c, chain.Receiving, in), `{"name":"t","requestState":"s"}`)
+	})
+	t.Run("one in process is", func(t *testing.T) {
+		c := newChain(t, nil, mutator("m", func(context.Context, *interceptors.Invocation) (*interceptors.Change, error) {
+			return &interceptors.Change{Payload: raw(without), Certain: true}, nil
+		}))
+		wantAllow(t, execute(t, c, chain.Receiving, in), without)
+	})
+}
+
 func TestExecute_PinnedMembers(t *testing.T) {
 	const in = `{"name":"t","arguments":{},"requestState":"s","_meta":{"progressToken":7,"io.modelcontextprotocol/clientCapabilities":{},"acme/x":1}}`
 	tests := []struct{ name, left, want string }{

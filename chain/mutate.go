@@ -59,7 +59,7 @@ func (r *run) changeOf(e *entry, res *interceptors.Result) (json.RawMessage, err
 		return nil, nil
 	}
 	next := bytes.Clone(res.Payload) // the handler may keep and change its own
-	if r.params.Phase != interceptors.PhaseRequest || !isObject(r.current) {
+	if r.params.Phase != interceptors.PhaseRequest || !isObject(r.current) || e.local && res.Certain {
 		return next, nil
 	}
 	if !isObject(next) {

@@ -123,6 +123,8 @@ func canonicalArguments(src []byte) ([]byte, error) {
 // keyArguments are the arguments that carry an idempotency key when the policy names none.
 var keyArguments = []string{"idempotencyKey", "idempotency_key", "idempotency-key"}
 
+const keyArgumentsBegin = "idempotency"
+
 // argumentKey finds the idempotency key among the canonical arguments. The name is that of the argument
 // that is no identity argument for it; both are empty when there is none.
 func (c *Contract) argumentKey(arguments []byte) (name, key string, err error) {
@@ -131,6 +133,9 @@ func (c *Contract) argumentKey(arguments []byte) (name, key string, err error) {
 		return "", "", nil
 	case c.KeyArgument != "":
 		return c.namedKey(arguments)
+	}
+	if !hasString(arguments, keyArgumentsBegin) {
+		return "", "", nil
 	}
 	for _, name := range keyArguments {
 		if key, ok := text(member(arguments, name)); ok && key != "" {

@@ -128,7 +128,7 @@ func (f *filter) next() { _, _ = f.dec.ReadToken() }
 // member returns the value of a top-level member of a canonical object, nil when there is none.
 func member(object []byte, name string) jsontext.Value {
 	quoted, _ := jsontext.AppendQuote(nil, name)
-	if !bytes.Contains(object, quoted) {
+	if !hasString(object, string(quoted[1:])) {
 		return nil
 	}
 	dec := jsontext.NewDecoder(bytes.NewBuffer(object))
@@ -143,6 +143,20 @@ func member(object []byte, name string) jsontext.Value {
 		return value
 	}
 	return nil
+}
+
+// hasString reports whether a string of a canonical text may begin with what is given, as it is written
+// after its quote.
+func hasString(canonical []byte, beginning string) bool {
+	for rest := canonical; ; {
+		i := bytes.IndexByte(rest, '"')
+		if i < 0 {
+			return false
+		}
+		if rest = rest[i+1:]; len(rest) >= len(beginning) && string(rest[:len(beginning)]) == beginning {
+			return true
+		}
+	}
 }
 
 // text returns the text of a JSON string.

@@ -110,7 +110,7 @@ func (i *Interceptors) settleResponse(ctx context.Context, in *interceptors.Invo
 	}
 	if o.claim != nil {
 		r := &effect.Record{ID: o.claim.Effect, Attempt: o.claim.Attempt}
-		change.Info = newInfo(outcomeExecute, o.identity, r).wrapped()
+		change.Info, change.Certain = newInfo(outcomeExecute, o.identity, r).wrapped(), change.Payload == nil
 	}
 	return change, nil
 }

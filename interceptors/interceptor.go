@@ -31,8 +31,10 @@ type Verdict struct {
 type Change struct {
 	Payload json.RawMessage
 	Info    json.RawMessage
-	// Certain says that the handler answers for Payload, if there is one: it is JSON, and does not mean the
-	// same as what came. Nobody looks, which is what spares large payloads two readings. Defaults to no.
+	// Certain says that the handler answers for Payload and Info: they are JSON, Payload does not mean the
+	// same as what came, and the members of a request's params that are the protocol's own (requestState,
+	// inputResponses, in _meta progressToken and what is named io.modelcontextprotocol/…) are in it as they
+	// came. Nobody looks, which spares large payloads some readings. Defaults to no.
 	Certain bool
 }
 

@@ -229,13 +229,16 @@ func (m *Mutator) run(ctx context.Context, in *Invocation) (*Result, error) {
 	if change == nil {
 		return &Result{}, nil
 	}
-	if change.Payload != nil && !change.Certain && !isValid(change.Payload) {
+	if change.Certain {
+		return &Result{Payload: change.Payload, Info: change.Info, Certain: change.Payload != nil}, nil
+	}
+	if change.Payload != nil && !isValid(change.Payload) {
 		return nil, &malformedError{"the payload is not JSON"}
 	}
 	if err := checkInfo(change.Info); err != nil {
 		return nil, err
 	}
-	return &Result{Payload: change.Payload, Info: change.Info, Modified: change.Certain && change.Payload != nil}, nil
+	return &Result{Payload: change.Payload, Info: change.Info}, nil
 }
 
 func checkInfo(info json.RawMessage) error {

@@ -133,6 +133,10 @@ type Result struct {
 
 	Modified bool            `json:"modified"` // mutation
 	Payload  json.RawMessage `json:"payload"`
+
+	// Certain is Change.Certain of a mutator in the same process, with a payload. It is neither written nor
+	// read.
+	Certain bool `json:"-"`
 }
 
 // Message is one finding of a validator.

@@ -67,7 +67,7 @@ func (w wrapping) finish(r *Result) {
 }
 
 func (w wrapping) finishPayload(r *Result) {
-	if r.Payload == nil || !r.Modified && w.inner != nil && equalJSON(r.Payload, w.inner) {
+	if r.Payload == nil || !r.Certain && w.inner != nil && equalJSON(r.Payload, w.inner) {
 		r.Modified, r.Payload = false, w.outer
 	} else {
 		r.Modified = true

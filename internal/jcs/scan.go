@@ -50,6 +50,9 @@ func scan(src []byte) *finding {
 
 // stringEnd returns the offset past the string that starts at i.
 func stringEnd(src []byte, i int) int {
+	if n := bytes.IndexByte(src[i+1:], '"'); n >= 0 && bytes.IndexByte(src[i+1:i+1+n], '\\') < 0 {
+		return i + n + 2
+	}
 	for i++; i < len(src); i++ {
 		switch src[i] {
 		case '\\':
