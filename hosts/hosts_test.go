@@ -1,6 +1,7 @@
 package hosts_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -273,6 +274,7 @@ func TestHost_ThatIsNone(t *testing.T) {
 func TestHost_TakesSixteenAtATime(t *testing.T) {
 	var under, most atomic.Int32
 	full := make(chan struct{})
+	isFull := sync.OnceFunc(func() { close(full) })
 	release := make(chan struct{})
 	s := interceptors.NewServer(nil)
 	err := s.Add(&interceptors.Validator{
@@ -281,8 +283,8 @@ func TestHost_TakesSixteenAtATime(t *testing.T) {
 			n := under.Add(1)
 			defer under.Add(-1)
 			most.Store(max(most.Load(), n))
-			if n == 16 {
-				close(full)
+			if n == 16 { // again, perhaps, when others have left
+				isFull()
 			}
 			<-release
 			return interceptors.Allow(), nil
@@ -349,6 +351,34 @@ func TestHost_SendsItsHeadersAndFollowsNoRedirect(t *testing.T) {
 			t.Errorf("error %v, was elsewhere: %v", err, elsewhere.Load())
 		}
 	})
+}
+
+func TestHost_AnswersWithoutAnEndAreGivenUpOn(t *testing.T) {
+	var sent atomic.Int64
+	host := site(t, nil, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Mcp-Method") != interceptors.MethodInvoke {
+				next.ServeHTTP(w, r)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			for chunk := bytes.Repeat([]byte(" "), 1<<20); sent.Load() < 1<<30; {
+				n, err := w.Write(chunk)
+				sent.Add(int64(n))
+				if err != nil {
+					return
+				}
+			}
+		})
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if res, err := host.Invoke(ctx, invoke("allow", 0)); err == nil {
+		t.Fatalf("Invoke returned %v, want an error", res)
+	}
+	if got := sent.Load(); got > 64<<20 {
+		t.Errorf("%d bytes were taken from the host", got)
+	}
 }
 
 func TestHost_SharesSeveralConnections(t *testing.T) {

@@ -2,9 +2,12 @@ package hosts
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -34,7 +37,45 @@ func httpClient(o *Options) *http.Client {
 	if len(o.Header) > 0 {
 		client.Transport = &headers{o.Header, client.Transport}
 	}
+	client.Transport = &bounded{client.Transport}
 	return client
+}
+
+// maxAnswer is the size above which an answer is not read: the same that the SDK has for a line of a command
+// and for an event of a stream.
+const maxAnswer = 16 << 20
+
+// bounded keeps a host from filling our memory by an answer that does not end.
+type bounded struct{ next http.RoundTripper }
+
+func (t *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := t.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	media, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
+	if !strings.EqualFold(strings.TrimSpace(media), "text/event-stream") { // its events are bounded, one by one
+		res.Body = &boundedBody{res.Body, maxAnswer}
+	}
+	return res, nil
+}
+
+type boundedBody struct {
+	io.ReadCloser
+	left int
+}
+
+var errAnswerTooLarge = fmt.Errorf("the answer is above %d bytes", maxAnswer)
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if len(p) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= n; b.left < 0 {
+		return 0, errAnswerTooLarge
+	}
+	return n, err
 }
 
 // headers sets headers on every request.
