@@ -25,14 +25,22 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(800) // as cmd/undolog does
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if len(os.Args) > 3 && os.Args[1] == relayCommand {
+		exitOn(relay(ctx, os.Args[2], os.Args[3:]))
+		return
+	}
 	b := &bench{}
 	flag.StringVar(&b.bin, "bin", "bin", "`DIR` with the programs undolog and payments")
 	flag.DurationVar(&b.duration, "duration", 5*time.Second, "how long each side of a comparison is measured, about")
 	flag.IntVar(&b.heapCalls, "heap-calls", 100_000, "calls over which the heap must stay flat")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := b.run(ctx); err != nil {
+	exitOn(b.run(ctx))
+}
+
+func exitOn(err error) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}

@@ -30,9 +30,25 @@ func (b *bench) through(name string) (*session, error) {
 	return start(append(gateway, b.payments(name)...))
 }
 
+// relayed is a session through the least of relays, which writes the rows of each call or nothing.
+func (b *bench) relayed(name string, writes bool) (*session, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	file := "-"
+	if writes {
+		file = filepath.Join(b.dir, name+".db")
+	}
+	return start(append([]string{self, relayCommand, file}, b.payments(name)...))
+}
+
 func (b *bench) payments(name string) []string {
 	return []string{filepath.Join(b.bin, "payments"), "--no-sync", "--ledger", filepath.Join(b.dir, name+".jsonl")}
 }
+
+// answerPrefix is how every answer begins, and every request of ours.
+const answerPrefix = `{"jsonrpc":"2.0","id":`
 
 func start(command []string) (*session, error) {
 	cmd := exec.Command(command[0], command[1:]...)
@@ -71,7 +87,7 @@ func (s *session) call(tool, arguments string) (time.Duration, error) {
 func (s *session) request(method, params string) (time.Duration, error) {
 	s.next++
 	id := strconv.Itoa(s.next)
-	line := []byte(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":` + params + "}\n")
+	line := []byte(answerPrefix + id + `,"method":"` + method + `","params":` + params + "}\n")
 	begun := time.Now()
 	if _, err := s.stdin.Write(line); err != nil {
 		return 0, fmt.Errorf("send %s: %w", method, err)
@@ -82,9 +98,9 @@ func (s *session) request(method, params string) (time.Duration, error) {
 		switch {
 		case err != nil:
 			return 0, fmt.Errorf("await answer of %s: %w", method, err)
-		case bytes.HasPrefix(got, []byte(`{"jsonrpc":"2.0","id":`+id+`,"result":`)) && !bytes.Contains(got, []byte(`"isError":true`)):
+		case bytes.HasPrefix(got, []byte(answerPrefix+id+`,"result":`)) && !bytes.Contains(got, []byte(`"isError":true`)):
 			return took, nil
-		case bytes.HasPrefix(got, []byte(`{"jsonrpc":"2.0","id":`)):
+		case bytes.HasPrefix(got, []byte(answerPrefix)):
 			return 0, fmt.Errorf("answer of %s: %.300s", method, got)
 		}
 	}

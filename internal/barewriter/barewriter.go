@@ -90,9 +90,18 @@ func (w *Writer) prepare(ctx context.Context) (err error) {
 
 // Effect writes the row of a claim, waits until it is durable, and does the same with its outcome.
 func (w *Writer) Effect(p *store.BeginParams, answer []byte) error {
+	seq, err := w.Claim(p)
+	if err != nil {
+		return err
+	}
+	return w.Settle(seq, answer)
+}
+
+// Claim writes the row of a claim, waits until it is durable, and returns its number.
+func (w *Writer) Claim(p *store.BeginParams) (seq int64, err error) {
 	id, err := uuid.NewV7()
 	if err != nil {
-		return fmt.Errorf("name effect: %w", err)
+		return 0, fmt.Errorf("name effect: %w", err)
 	}
 	now := time.Now().UnixMicro()
 	claimed := w.insert(w.effect,
@@ -100,9 +109,15 @@ func (w *Writer) Effect(p *store.BeginParams, answer []byte) error {
 		p.Identity.Signature[:], p.Identity.Window[:], p.Identity.Arguments[:], p.Identity.Complete[:],
 		now, "owner", now, []byte(p.Call.Arguments))
 	if claimed.err != nil {
-		return fmt.Errorf("write effect: %w", claimed.err)
+		return 0, fmt.Errorf("write effect: %w", claimed.err)
 	}
-	if settled := w.insert(w.transition, claimed.seq, now, "owner", answer); settled.err != nil {
+	return claimed.seq, nil
+}
+
+// Settle writes the row of an outcome and waits until it is durable.
+func (w *Writer) Settle(seq int64, answer []byte) error {
+	now := time.Now().UnixMicro()
+	if settled := w.insert(w.transition, seq, now, "owner", answer); settled.err != nil {
 		return fmt.Errorf("write transition: %w", settled.err)
 	}
 	return nil
@@ -114,7 +129,7 @@ func (w *Writer) insert(stmt *sql.Stmt, args ...any) inserted {
 	return <-done
 }
 
-// Close waits for what is queued and closes the file. Effect MUST NOT be called any more.
+// Close waits for what is queued and closes the file. Nothing may be written any more.
 func (w *Writer) Close() error {
 	close(w.queue)
 	<-w.stopped
