@@ -15,8 +15,8 @@ const maxRemembered = 64 << 10
 
 // known is what the writer remembers of its own durable writes. It decides nothing: rows are never
 // updated, so that a remembered claim still stands exactly when the next ordinal can be inserted, which
-// the insert itself finds out; and a heartbeat is written by its owner alone. Only the writer's
-// goroutine touches it.
+// the insert itself finds out; and a heartbeat is written by its owner alone. Only who has the writer's
+// turn touches it.
 type known struct {
 	claims map[claimKey]*effect.Record
 	beats  map[string]time.Time // until when, by owner

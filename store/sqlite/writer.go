@@ -33,7 +33,8 @@ const (
 	requestLeft         // its caller has gone before it ran: it never will
 )
 
-// writer owns the one connection that writes.
+// writer owns the one connection that writes. A goroutine serves who queues, in groups; who is alone need
+// not wake it and writes by itself.
 type writer struct {
 	conn    *sql.Conn
 	db      *sql.DB
@@ -42,10 +43,14 @@ type writer struct {
 	busy    time.Duration
 	queue   chan *request
 	stopped chan struct{}
+	callers atomic.Int64 // in do
+
+	turn    sync.Mutex // whose turn it is to write: guards what follows, and the connection
+	grouped bool       // the last turn had several requests
 	stmts   map[string]*sql.Stmt
 	known   known
 
-	mu     sync.RWMutex // held for reading while queueing
+	mu     sync.RWMutex // held for reading while queueing or writing alone
 	closed bool
 }
 
@@ -80,6 +85,11 @@ func (d *Driver) startWriter(ctx context.Context) (*writer, error) {
 // ctx ends is let go only while the write has not begun: afterwards it is told the outcome.
 func (w *writer) do(ctx context.Context, run func(*tx) error) error {
 	r := &request{run: run, done: make(chan error, 1)}
+	alone := w.callers.Add(1) == 1
+	defer w.callers.Add(-1)
+	if alone && ctx.Err() == nil && w.serveAlone(r) {
+		return <-r.done
+	}
 	if err := w.enqueue(ctx, r); err != nil {
 		return err
 	}
@@ -92,6 +102,24 @@ func (w *writer) do(ctx context.Context, run func(*tx) error) error {
 		}
 		return <-r.done
 	}
+}
+
+// serveAlone runs a request on its caller's goroutine, which spares a lone one two wake-ups. It reports
+// false, and has done nothing, when somebody else is writing, here or in another process. Callers that come
+// in groups are left to the queue: they would take turns alone otherwise.
+func (w *writer) serveAlone(r *request) bool {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if w.closed || !w.turn.TryLock() {
+		return false
+	}
+	defer w.turn.Unlock()
+	if w.grouped || w.file.inPlace() != nil || w.exec(`BEGIN IMMEDIATE`) != nil {
+		return false // the queue says why
+	}
+	r.state.Store(requestTaken)
+	w.run([]*request{r})
+	return true
 }
 
 func (w *writer) enqueue(ctx context.Context, r *request) error {
@@ -127,7 +155,9 @@ func (w *writer) loop() {
 		// The callers just answered are about to come again: letting them run nearly doubles a group.
 		// With nobody else to run this returns at once.
 		runtime.Gosched()
+		w.turn.Lock()
 		w.serve(first)
+		w.turn.Unlock()
 	}
 }
 
@@ -136,10 +166,16 @@ func (w *writer) serve(first *request) {
 	group := []*request{first}
 	err := w.begin()
 	group = w.take(w.drain(group))
+	w.grouped = len(group) > 1
 	if err != nil {
 		answer(group, err)
 		return
 	}
+	w.run(group)
+}
+
+// run runs the requests, in the transaction that has begun, and answers them.
+func (w *writer) run(group []*request) {
 	if err := w.runGroup(group); err == nil {
 		return
 	}
