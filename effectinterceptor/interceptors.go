@@ -47,7 +47,8 @@ type Interceptors struct {
 	log     *store.Log
 	opts    Options
 	open    *openSet
-	arrived arrivals
+	arrived recent[arrival]
+	waiting recent[*open] // calls whose answer was the handle of a task, or a question
 	catalog *catalog
 
 	lastConfig atomic.Pointer[readConfig]

@@ -28,6 +28,7 @@ type open struct {
 
 	mu      sync.Mutex
 	settled bool // an outcome other than lost has been recorded
+	waiting bool // and it was no end: one more may come
 	lost    bool
 }
 
@@ -58,6 +59,34 @@ func (i *Interceptors) await(in *interceptors.Invocation, o *open) {
 	}
 	o.keys = slices.DeleteFunc(keys, func(key openKey) bool { return key == openKey{} })
 	i.open.add(o)
+}
+
+// forget ends an exchange. One whose answer was no end is remembered, without its payload, for the engine
+// that brings the end later.
+func (i *Interceptors) forget(o *open) {
+	i.open.remove(o)
+	o.mu.Lock()
+	waiting := o.waiting
+	o.mu.Unlock()
+	if !waiting || o.keys[0].kind != ownExchange {
+		return
+	}
+	call := *o.call
+	call.Arguments = nil
+	i.waiting.add(o.keys[0].id, &open{
+		keys: o.keys[:1], local: o.local, until: o.until, call: &call, contract: o.contract, identity: o.identity,
+		effectID: o.effectID, claim: o.claim, started: o.started, settled: true, waiting: true,
+	})
+}
+
+// resumed opens an exchange again whose answer was no end; nil when it is not known.
+func (i *Interceptors) resumed(exchange string) *open {
+	o, ok := i.waiting.take(exchange)
+	if !ok {
+		return nil
+	}
+	i.open.add(o)
+	return o
 }
 
 // openSet is what is under way in this process. What it does not know any more is found by the effect

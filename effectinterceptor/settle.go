@@ -21,11 +21,17 @@ type End struct {
 }
 
 // Settled records the end of the dispatch of an exchange: once with what is first known, and once more
-// if an answer still comes after it was lost. It returns when the outcome is durable, or when recording
+// if an answer still comes after it was lost, or if the first answer was the handle of a task that has ended
+// now. It returns when the outcome is durable, or when recording
 // it was left to the background; an exchange that is no effect, or that was answered or settled already,
 // is ignored.
 func (i *Interceptors) Settled(ctx context.Context, exchange string, end End) {
 	o := i.open.only(localExchange(exchange))
+	again := false
+	if o == nil {
+		o = i.resumed(exchange)
+		again = o != nil
+	}
 	if o == nil || o.replayed {
 		return
 	}
@@ -34,12 +40,12 @@ func (i *Interceptors) Settled(ctx context.Context, exchange string, end End) {
 	if end.Kind == effect.OutcomeAnswered {
 		out = classify(end.Result, end.Error)
 	}
-	late := o.ended()
+	late := o.ended() && !again
 	i.settle(ctx, o, out)
 	faults.Point("after-settle")
 	responseComes := end.Kind == effect.OutcomeAnswered && end.Error == nil && !late
 	if !i.opts.Delivery && out.Kind != effect.OutcomeLost && !responseComes {
-		i.open.remove(o)
+		i.forget(o)
 	}
 }
 
@@ -48,18 +54,18 @@ func (i *Interceptors) Settled(ctx context.Context, exchange string, end End) {
 func (i *Interceptors) Delivered(exchange string, at time.Time, delivered bool) {
 	o := i.open.only(localExchange(exchange))
 	if o == nil {
-		if tenant, id, ok := i.arrived.take(exchange); ok && !delivered {
-			i.log.Withdraw(tenant, id, at)
+		if a, ok := i.arrived.take(exchange); ok && !delivered {
+			i.log.Withdraw(a.tenant, a.effect, at)
 		}
 		return
 	}
-	i.open.remove(o)
+	i.forget(o)
 	o.mu.Lock()
 	answered := o.settled || o.replayed
 	o.mu.Unlock()
 	if delivered && answered && o.effectID != "" {
 		i.log.Delivered(o.call.Tenant, o.effectID, at)
-		i.arrived.add(exchange, o.call.Tenant, o.effectID)
+		i.arrived.add(exchange, arrival{o.call.Tenant, o.effectID})
 	}
 }
 
@@ -93,7 +99,7 @@ func (i *Interceptors) settleResponse(ctx context.Context, in *interceptors.Invo
 		return &interceptors.Change{}, nil
 	}
 	if !o.local || !i.opts.Delivery {
-		i.open.remove(o)
+		i.forget(o)
 	}
 	if o.replayed {
 		return &interceptors.Change{}, nil
@@ -125,7 +131,7 @@ func (i *Interceptors) settleResult(ctx context.Context, o *open, result json.Ra
 	}
 }
 
-// settle records an outcome of o once; after a lost one, one more.
+// settle records an outcome of o once; after one that was lost or no end, one more.
 func (i *Interceptors) settle(ctx context.Context, o *open, out effect.Outcome) {
 	if !o.end(out.Kind) {
 		return
@@ -141,11 +147,12 @@ func (i *Interceptors) settle(ctx context.Context, o *open, out effect.Outcome) 
 func (o *open) end(kind effect.OutcomeKind) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	lost := kind == effect.OutcomeLost
-	if o.settled || o.lost && lost {
+	lost, waiting := kind == effect.OutcomeLost, kind == effect.OutcomeWaiting
+	over := o.settled && (!o.waiting || waiting)
+	if over || o.lost && lost {
 		return false
 	}
-	o.settled, o.lost = !lost, o.lost || lost
+	o.settled, o.waiting, o.lost = !lost, waiting, o.lost || lost
 	return true
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/undolog/undolog/effect"
 )
@@ -54,5 +55,81 @@ func TestWaiting(t *testing.T) {
 	t.Run("a round that cannot be read is still a round", func(t *testing.T) {
 		w := newWorld(t)
 		w.wantState(w.alice().with(exchange("1")).run(pay1, `{"resultType":"input_required","requestState":7,"isError":"x"}`).id, effect.StateWaiting)
+	})
+}
+
+// A task ends after its call was answered with its handle: the engine tells of the end under the same
+// exchange, and the effect is settled by it.
+func TestWaiting_TaskEnds(t *testing.T) {
+	const handle = `{"resultType":"task","taskId":"t1","status":"working"}`
+	began := func(t *testing.T, changes ...change) (*world, *caller, claimed) {
+		w := newWorld(t, changes...)
+		c := w.alice().with(exchange("1"))
+		first := c.run(pay1, handle)
+		w.wantState(first.id, effect.StateWaiting)
+		return w, c, first
+	}
+	resume := func(c *caller, result string) {
+		c.settled(answered(result))
+		c.answer(result)
+		c.w.ei.Delivered(c.exchange, c.w.clock.Now(), true)
+	}
+	t.Run("with a result", func(t *testing.T) {
+		w, c, first := began(t)
+		w.clock.advance(time.Minute)
+		resume(c, paid)
+		r := w.wantState(first.id, effect.StateCommitted)
+		if string(r.Answer.Body) != paid {
+			t.Errorf("recorded %s", r.Answer.Body)
+		}
+		if open := w.ei.Open(); open != 0 {
+			t.Errorf("%d requests are open", open)
+		}
+	})
+	t.Run("with an error of the tool", func(t *testing.T) {
+		w, c, first := began(t)
+		resume(c, `{"content":[],"isError":true}`)
+		if r := w.wantState(first.id, effect.StateCommitted); !r.Answer.IsError {
+			t.Errorf("recorded %s", r.Answer.Body)
+		}
+	})
+	t.Run("through an engine that reports no delivery", func(t *testing.T) {
+		w, c, first := began(t, func(w *world) { w.opts.Delivery = false })
+		c.settled(answered(paid))
+		if got := c.answer(paid); string(got) != paid {
+			t.Errorf("answered with %s", got)
+		}
+		w.wantState(first.id, effect.StateCommitted)
+	})
+	t.Run("and is told of again, as often as somebody asks for its result", func(t *testing.T) {
+		w, c, first := began(t)
+		resume(c, paid)
+		resume(c, `{"content":[]}`)
+		if r := w.wantState(first.id, effect.StateCommitted); string(r.Answer.Body) != paid {
+			t.Errorf("recorded %s", r.Answer.Body)
+		}
+	})
+	t.Run("but not with another handle", func(t *testing.T) {
+		w, c, first := began(t)
+		resume(c, handle)
+		w.wantState(first.id, effect.StateWaiting)
+		resume(c, paid)
+		w.wantState(first.id, effect.StateCommitted)
+	})
+	t.Run("lost, and then found", func(t *testing.T) {
+		w, c, first := began(t)
+		c.settled(lost)
+		w.wantState(first.id, effect.StateInDoubt)
+		c.settled(answered(paid))
+		w.wantState(first.id, effect.StateCommitted)
+	})
+	t.Run("after another round went on with it", func(t *testing.T) {
+		w := newWorld(t)
+		c := w.alice().with(exchange("1"))
+		first := c.run(pay1, `{"resultType":"input_required","requestState":"s1"}`)
+		next := w.alice().with(exchange("2"))
+		next.mustClaim(`{"name":"pay","arguments":{"n":1},"requestState":"s1"}`)
+		resume(c, paid)
+		w.wantState(first.id, effect.StateClaimed)
 	})
 }
