@@ -100,6 +100,24 @@ func TestNew_everyEndIsRecorded(t *testing.T) {
 	}
 }
 
+func TestNew_taskIsSettledWhenItEnds(t *testing.T) {
+	for _, delivered := range []bool{true, false} {
+		w := newWorld(t)
+		first := w.pay(t, delivered, chain.Answer{Kind: chain.Answered, Result: json.RawMessage(`{"resultType":"task","taskId":"1"}`)})
+		if diff := cmp.Diff([]effect.State{effect.StateWaiting}, w.effects(t)); diff != "" {
+			t.Errorf("effects of a task under way (-want +got)\n%s", diff)
+		}
+		last := w.chain.Resume(t.Context(), first.Exchange(), paid)
+		last.Delivered(true)
+		if diff := cmp.Diff([]effect.State{effect.StateCommitted}, w.effects(t)); diff != "" {
+			t.Errorf("effects of a task that ended, its handle delivered: %t (-want +got)\n%s", delivered, diff)
+		}
+		if string(last.Result) != string(paid.Result) {
+			t.Errorf("result %s", last.Result)
+		}
+	}
+}
+
 func TestNew_deliveryDecidesWhatTheSameCallIs(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
