@@ -46,13 +46,25 @@ func digest(canonical []byte) Digest { return sum256(canonical) }
 
 // sum256 is blake3.Sum256 without its goroutines: the library hands everything above one chunk to several,
 // which for the arguments of a call costs more than hashing them.
-func sum256(b []byte) (sum [32]byte) {
-	const most = guts.MaxSIMD * guts.ChunkSize
-	if len(b) <= guts.ChunkSize || len(b) > most {
+func sum256(b []byte) [32]byte {
+	switch {
+	case len(b) <= guts.ChunkSize, len(b) > guts.MaxSIMD*guts.ChunkSize:
 		return blake3.Sum256(b)
+	case len(b) <= 2*guts.ChunkSize: // most calls; the copy below costs more than the second chunk
+		left := guts.ChainingValue(guts.CompressChunk(b[:guts.ChunkSize], &guts.IV, 0, 0))
+		right := guts.ChainingValue(guts.CompressChunk(b[guts.ChunkSize:], &guts.IV, 1, 0))
+		return root(guts.ParentNode(left, right, &guts.IV, 0))
 	}
-	var buf [most]byte
-	n := guts.CompressBuffer(&buf, copy(buf[:], b), &guts.IV, 0, 0)
+	return sumChunks(b)
+}
+
+// sumChunks hashes up to guts.MaxSIMD chunks at once, which the library wants copied.
+func sumChunks(b []byte) [32]byte {
+	var buf [guts.MaxSIMD * guts.ChunkSize]byte
+	return root(guts.CompressBuffer(&buf, copy(buf[:], b), &guts.IV, 0, 0))
+}
+
+func root(n guts.Node) (sum [32]byte) {
 	n.Flags |= guts.FlagRoot
 	out := guts.WordsToBytes(guts.CompressNode(n))
 	copy(sum[:], out[:])

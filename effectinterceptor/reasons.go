@@ -91,23 +91,23 @@ func appendTrue(dst []byte, name string, value bool) []byte {
 // dispatchInfo is the info member by which an engine learns how to dispatch.
 const dispatchInfo = "dev.undolog/dispatch"
 
+// infoRoom is how long most infos are at the most.
+const infoRoom = 320
+
 // wrapped is i as the member dev.undolog/effect of an object.
 func (i *info) wrapped() json.RawMessage {
-	return append(i.begun(), '}')
+	out := append(make([]byte, 0, infoRoom), `{"`+effectMeta+`":`...)
+	return append(i.appendTo(out), '}')
 }
 
-// dispatched is wrapped with how the contract wants the call to be dispatched beside it.
+// dispatched is wrapped with how the contract wants the call to be dispatched beside it, where an engine
+// finds it soon.
 func (i *info) dispatched(c *effect.Contract) json.RawMessage {
-	out := append(i.begun(), `,"`+dispatchInfo+`":{"detach":`...)
+	out := append(make([]byte, 0, infoRoom), `{"`+dispatchInfo+`":{"detach":`...)
 	out = strconv.AppendBool(out, c.Detach)
 	out = appendNumber(out, "timeoutMs", clampMs(c.Timeout))
-	return append(out, "}}"...)
-}
-
-// begun is wrapped without its closing brace.
-func (i *info) begun() []byte {
-	const room = 320 // of most
-	return i.appendTo(append(make([]byte, 0, room), `{"`+effectMeta+`":`...))
+	out = append(out, `},"`+effectMeta+`":`...)
+	return append(i.appendTo(out), '}')
 }
 
 // block stops a call with a reason that its model can act on.
