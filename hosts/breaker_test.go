@@ -283,3 +283,51 @@ func TestHost_SaysThatItsInterceptorsHaveChanged(t *testing.T) {
 		t.Errorf("after it: %v", err)
 	}
 }
+
+// stuck is a transport that does not open until it is told to.
+type stuck struct {
+	mcp.Transport
+	open chan struct{}
+}
+
+func (s *stuck) Connect(ctx context.Context) (mcp.Connection, error) {
+	select {
+	case <-s.open:
+		return s.Transport.Connect(ctx)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func TestHost_ThatDoesNotOpenKeepsNobodyASecondTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		open := make(chan struct{})
+		h, err := hosts.Dial("far", func() (mcp.Transport, error) {
+			s := mcp.NewServer(&mcp.Implementation{Name: "host"}, nil)
+			install(t)(s)
+			near, far := mcp.NewInMemoryTransports()
+			_, err := s.Connect(context.Background(), far, nil)
+			return &stuck{near, open}, err
+		}, &hosts.Options{Timeout: 2 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Close()
+		for i, want := range []time.Duration{2 * time.Second, 0, 0} {
+			began := time.Now()
+			if _, err := h.List(t.Context()); err == nil {
+				t.Fatal("a host that has not opened has answered")
+			}
+			if got := time.Since(began); got != want {
+				t.Errorf("try %d was kept for %v, want %v", i+1, got, want)
+			}
+		}
+		told := make(chan struct{}, 1)
+		h.Watch(func() { told <- struct{}{} })
+		close(open)
+		<-told
+		if _, err := h.List(t.Context()); err != nil {
+			t.Errorf("List: %v", err)
+		}
+	})
+}

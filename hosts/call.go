@@ -40,7 +40,9 @@ func (h *Host) do(ctx context.Context, limit, patience time.Duration, f func(ctx
 	outcome := undecided
 	defer func() { h.judged(outcome) }()
 	c := h.conns[int(h.next.Add(1))%len(h.conns)]
-	up, err := c.connected(ctx)
+	waiting, stop := context.WithTimeout(ctx, h.opts.Timeout)
+	up, err := c.connected(waiting)
+	stop()
 	if err != nil {
 		return err
 	}

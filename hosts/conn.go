@@ -20,6 +20,7 @@ import (
 const (
 	pauseFirst   = 500 * time.Millisecond
 	pauseMost    = 30 * time.Second
+	slowAfter    = time.Second      // of waiting in vain
 	probePart    = 3                // of the time to connect that an older host may let the probe hang
 	pingPatience = 10 * time.Second // for the answer to a look
 )
@@ -32,6 +33,7 @@ type conn struct {
 	up       *life // nil while down
 	opening  bool
 	reviving bool
+	slow     bool          // somebody has given up waiting for it to open
 	changed  chan struct{} // closed when up, opening or err changes
 	failures int           // in a row
 	retryAt  time.Time
@@ -61,8 +63,9 @@ func (e *DownError) Error() string {
 func (e *DownError) Unwrap() error { return e.Cause }
 
 // connected returns the session, and opens one when there is none and no pause is to be kept. It waits
-// for an opening that is under way.
+// for an opening that is under way, unless one before has waited in vain.
 func (c *conn) connected(ctx context.Context) (*life, error) {
+	began := time.Now()
 	for {
 		c.mu.Lock()
 		switch {
@@ -72,8 +75,11 @@ func (c *conn) connected(ctx context.Context) (*life, error) {
 		case c.up != nil:
 			defer c.mu.Unlock()
 			return c.up, nil
+		case c.slow && (c.opening || c.reviving): // a host that hangs keeps nobody a second time
+			defer c.mu.Unlock()
+			return nil, &DownError{c.host.name, max(0, time.Until(c.retryAt)), cmp.Or(c.err, errConnecting)}
 		case c.reviving && c.failures == 1: // its pause is short and waited for
-		case c.reviving: // also while it tries: a host that hangs keeps nobody a second time
+		case c.reviving: // also while it tries
 			defer c.mu.Unlock()
 			return nil, &DownError{c.host.name, max(0, time.Until(c.retryAt)), c.err}
 		case !c.opening:
@@ -84,11 +90,23 @@ func (c *conn) connected(ctx context.Context) (*life, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
+			if time.Since(began) >= slowAfter {
+				c.gaveUp()
+			}
 			return nil, fmt.Errorf("host %s: connect: %w", c.host.name, context.Cause(ctx))
 		case <-c.host.ctx.Done():
 			return nil, errClosed
 		}
 	}
+}
+
+var errConnecting = errors.New("it does not open")
+
+// gaveUp notes that a caller had no time left to wait for the connection.
+func (c *conn) gaveUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.slow = c.up == nil
 }
 
 // begun sees to it that the connection stands or is on the way.
@@ -115,8 +133,8 @@ func (c *conn) open() {
 		up.close(c.host.logger)
 		return
 	}
-	returned := c.lives > 0 || c.failures > 0
-	c.up, c.err, c.failures, c.retryAt = up, nil, 0, time.Time{}
+	returned := c.lives > 0 || c.failures > 0 || c.slow
+	c.up, c.err, c.failures, c.retryAt, c.slow = up, nil, 0, time.Time{}, false
 	c.lives++
 	c.host.logger.Info("interceptor host connected", slog.String("protocol", protocolOf(up.session)))
 	c.tend(up)
