@@ -21,8 +21,9 @@ test: ## everything but the Node peers, with the race detector
 	@[ -n "$(RACE)" ] || echo "no C compiler: the tests run without the race detector"
 	$(GOTEST) ./...
 
-test-peers: ## the same answers through the gateway as directly: npm's servers, TypeScript and Go clients
+test-peers: ## the same answers through the gateway as directly: npm's servers and conformance tests, TypeScript and Go clients
 	cd peers && npm ci --no-audit --no-fund
+	cd peers/conformance && npm ci --no-audit --no-fund
 	$(GO) test -tags peers -count=1 ./peers/...
 
 check: ## gofmt, vet, staticcheck, go generate and go mod tidy without a difference
