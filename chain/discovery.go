@@ -171,6 +171,7 @@ func (c *Chain) ask(ctx context.Context, h *hostEntry, now time.Time) {
 	listed, err := h.host.List(ctx)
 	h.asked, h.err = now, err
 	if err != nil {
+		h.asked = c.opts.Now() // one that hung is left alone for a while too
 		c.opts.Logger.ErrorContext(ctx, "interceptor host cannot be asked",
 			slog.String("host", h.host.Name()), slog.Bool("known", h.known), slog.Any("error", err))
 		return

@@ -3,6 +3,7 @@ package chain
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/undolog/undolog/interceptors"
 )
@@ -84,10 +85,26 @@ func (o *Override) check() error {
 	if o.TimeoutMs < 0 {
 		return fmt.Errorf("timeoutMs %d is negative", o.TimeoutMs)
 	}
-	if len(o.Config) > 0 && !json.Valid(o.Config) {
-		return fmt.Errorf("config is not JSON")
+	if len(o.Config) > 0 && (!json.Valid(o.Config) || !isObject(o.Config)) {
+		return fmt.Errorf("config is not a JSON object")
+	}
+	if err := o.checkHooks(); err != nil {
+		return err
 	}
 	return o.Side.check()
+}
+
+// checkHooks refuses hooks that match nothing: the interceptor would be out without a word.
+func (o *Override) checkHooks() error {
+	for _, h := range o.Hooks {
+		if h.Phase != interceptors.PhaseRequest && h.Phase != interceptors.PhaseResponse {
+			return fmt.Errorf("hook's phase %q is neither request nor response", h.Phase)
+		}
+		if len(h.Events) == 0 || slices.Contains(h.Events, "") {
+			return fmt.Errorf("hook of phase %s names no event", h.Phase)
+		}
+	}
+	return nil
 }
 
 // checkNarrowing refuses hooks that reach where the interceptor's own do not. It can be told only once

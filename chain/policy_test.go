@@ -76,6 +76,9 @@ func TestUse_RefusesWhatCannotBeMeant(t *testing.T) {
 		{"an unknown mode", overriding(chain.Override{Mode: "enforce"}), "mode"},
 		{"a negative timeout", overriding(chain.Override{TimeoutMs: -1}), "timeoutMs"},
 		{"a config that is not JSON", overriding(chain.Override{Config: raw(`{`)}), "config"},
+		{"a config that is no object", overriding(chain.Override{Config: raw(`[1]`)}), "config"},
+		{"a hook of a phase that is none", overriding(chain.Override{Hooks: []interceptors.Hook{on("both", call)}}), "phase"},
+		{"a hook without events", overriding(chain.Override{Hooks: []interceptors.Hook{on(interceptors.PhaseRequest)}}), "no event"},
 		{"a wider event", overriding(chain.Override{Hooks: []interceptors.Hook{on(interceptors.PhaseRequest, "*")}}), "wider"},
 		{"a wider phase", overriding(chain.Override{Hooks: []interceptors.Hook{on(interceptors.PhaseResponse, call)}}), "wider"},
 		{"a required one without a type", chain.HostPolicy{Required: map[string]interceptors.Type{"x": ""}}, "type"},
@@ -214,5 +217,24 @@ func TestDiscovery_ListsAreAskedAgain(t *testing.T) {
 		if diff := cmp.Diff([]string{step.want}, recorded(r)); diff != "" || asked != step.asked {
 			t.Errorf("%s: asked %d times, want %d; called (-want +got)\n%s", step.name, asked, step.asked, diff)
 		}
+	}
+}
+
+func TestDiscovery_AHostThatHungIsLeftAloneAfterwards(t *testing.T) {
+	now := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
+	asked := 0
+	host := answering("", interceptors.TypeValidation, &interceptors.Result{Valid: true})
+	host.list = func() ([]interceptors.Descriptor, error) {
+		asked++
+		now = now.Add(5 * time.Second)
+		return nil, errors.New("no answer in 5s")
+	}
+	c := newChain(t, &chain.Options{Now: func() time.Time { return now }})
+	use(t, c, host, nil)
+	for range 2 {
+		wantAllow(t, execute(t, c, chain.Receiving, hi), hi)
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times by two phases in a row, want once", asked)
 	}
 }

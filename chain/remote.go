@@ -41,6 +41,7 @@ func Remote(name string, session *mcp.ClientSession, opts *RemoteOptions) Host {
 		Strict:  h.opts.Strict,
 		Respond: h.opts.Respond,
 	})
+	h.lister = interceptors.NewClient(&interceptors.ClientOptions{Logger: h.opts.Logger})
 	return h
 }
 
@@ -48,6 +49,7 @@ type remoteHost struct {
 	name    string
 	session *mcp.ClientSession
 	client  *interceptors.Client
+	lister  *interceptors.Client // never strict: one descriptor of a new type must not take the others out
 	opts    RemoteOptions
 }
 
@@ -55,7 +57,7 @@ func (h *remoteHost) Name() string  { return h.name }
 func (h *remoteHost) Trusted() bool { return h.opts.Respond }
 
 func (h *remoteHost) List(ctx context.Context) ([]interceptors.Descriptor, error) {
-	return h.client.List(ctx, h.session, "")
+	return h.lister.List(ctx, h.session, "")
 }
 
 func (h *remoteHost) Invoke(ctx context.Context, params *interceptors.InvokeParams) (*interceptors.Result, error) {

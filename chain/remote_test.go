@@ -190,3 +190,25 @@ func TestRemote_SessionIsGone(t *testing.T) {
 	}
 	wantDeny(t, execute(t, c, chain.Receiving, hi), chain.StatusValidationFailed)
 }
+
+func TestRemote_StrictOnesKeepWhatCanBeRead(t *testing.T) {
+	s := mcp.NewServer(implementation, nil)
+	err := mcp.AddReceivingCustomMethod(s, interceptors.MethodList,
+		func(context.Context, *mcp.ServerSession, *listParams) (*listResult, error) {
+			return &listResult{Interceptors: []json.RawMessage{raw(`{"name":"s","type":"sink","hooks":[]}`),
+				raw(`{"name":"v","type":"validation","hooks":[{"events":["*"],"phase":"request"}]}`)}}, nil
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := mcp.NewClient(implementation, nil)
+	if err := interceptors.AddClient(client); err != nil {
+		t.Fatal(err)
+	}
+	listed, err := chain.Remote("far", connect(t, s, client, "2025-11-25"), &chain.RemoteOptions{Strict: true}).List(t.Context())
+	if err != nil || len(listed) != 1 || listed[0].Name != "v" {
+		t.Errorf("List = %v, %v, want v alone", listed, err)
+	}
+}
+
+type listParams struct{ mcp.ParamsBase }

@@ -53,6 +53,8 @@ func TestLoad_Refuses(t *testing.T) {
 		"a step that cannot fail":    strings.Replace(simple, `{"decision":"allow"}`, `{}`, 1),
 		"a decision that is neither": strings.Replace(simple, `"allow"}`, `"maybe"}`, 1),
 		"no steps":                   `{"id":"x","steps":[]}`,
+		"misspelt steps":             strings.Replace(simple, `"steps"`, `"step"`, 1),
+		"an error and a result":      strings.Replace(simple, `{"decision":"allow"}`, `{"errorCode":-32602,"result":{}}`, 1),
 		"what is no JSON":            `{`,
 	} {
 		if _, err := load(t, map[string]string{"a.json": text}); err == nil {

@@ -92,7 +92,7 @@ func isFixture(raw json.RawMessage) bool {
 	if json.Unmarshal(raw, &members) != nil {
 		return true // let decodeStrict say what is wrong
 	}
-	return members["steps"] != nil
+	return members["steps"] != nil || members["interceptors"] != nil && members["requirement"] != nil
 }
 
 // decodeStrict refuses unknown members: an expectation that is misspelt would hold always.
@@ -173,6 +173,9 @@ func (e *Expect) check() error {
 		e.Status == 0 && e.Received == nil && e.Asked == nil && e.Told == nil && len(e.Calls) == 0 && len(e.AnyOf) == 0 && len(e.Absent) == 0
 	if empty {
 		return errors.New("nothing is expected")
+	}
+	if e.ErrorCode != nil && (e.Result != nil || e.Canonical != "") {
+		return errors.New("an error and a result are expected at once")
 	}
 	return nil
 }

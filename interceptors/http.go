@@ -1,7 +1,10 @@
 package interceptors
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -44,6 +47,7 @@ func (s *Server) Handler(opts *HTTPOptions) (http.Handler, error) {
 			JSONResponse: true, SessionTimeout: o.sessionTimeout(),
 			MaxRequestBodyBytes: o.maxBody(), Logger: s.log,
 		}),
+		maxBody: o.maxBody(),
 	}
 	guard := http.NewCrossOriginProtection()
 	for _, origin := range o.TrustedOrigins {
@@ -81,7 +85,10 @@ func (o *HTTPOptions) sessionTimeout() time.Duration {
 }
 
 // router sends a request to the handler of its protocol revision.
-type router struct{ stateless, sessions http.Handler }
+type router struct {
+	stateless, sessions http.Handler
+	maxBody             int64
+}
 
 func (rt router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	current := r.Header.Get("Mcp-Protocol-Version") >= stateless
@@ -92,7 +99,41 @@ func (rt router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Method Not Allowed", http.StatusMethodNotAllowed)
 	case current:
 		rt.stateless.ServeHTTP(w, r)
+	case sessionless && r.Header.Get("Mcp-Protocol-Version") == "" && rt.lacksVersion(r):
+		refuseVersion(w, r)
 	default:
 		rt.sessions.ServeHTTP(w, r)
 	}
+}
+
+// headerMismatch is the code of revision 2026-07-28 for headers that are missing or say something else than
+// the body.
+const headerMismatch = -32020
+
+// lacksVersion reports a body of the stateless revision, which the header that is missing must repeat. The
+// body can be read again.
+func (rt router) lacksVersion(r *http.Request) bool {
+	body, err := io.ReadAll(io.LimitReader(r.Body, rt.maxBody+1))
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(body), r.Body), r.Body}
+	var q struct {
+		Params struct {
+			Meta map[string]json.RawMessage `json:"_meta"`
+		} `json:"params"`
+	}
+	return err == nil && json.Unmarshal(body, &q) == nil && q.Params.Meta["io.modelcontextprotocol/protocolVersion"] != nil
+}
+
+func refuseVersion(w http.ResponseWriter, r *http.Request) {
+	var q struct {
+		ID json.RawMessage `json:"id"`
+	}
+	if json.NewDecoder(r.Body).Decode(&q) != nil || q.ID == nil {
+		q.ID = json.RawMessage("null")
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusBadRequest)
+	_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"missing required MCP-Protocol-Version header"}}`, q.ID, headerMismatch)
 }

@@ -166,6 +166,7 @@ func TestHandler_Headers(t *testing.T) {
 		"W15 a foreign origin":                {header("Origin", "https://evil.example"), 403, 0},
 		"W15 a foreign site":                  {header("Sec-Fetch-Site", "cross-site"), 403, 0},
 		"a foreign host name on the loopback": {func(r *http.Request) { r.Host = "evil.example" }, 403, 0},
+		"no revision but in the body":         {func(r *http.Request) { r.Header.Del("Mcp-Protocol-Version") }, 400, -32020},
 		"a revision that the body denies":     {header("Mcp-Protocol-Version", "2099-01-01"), 400, -32020},
 	}
 	for name, c := range cases {

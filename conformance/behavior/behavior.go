@@ -12,6 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/text/cases"
+	"golang.org/x/text/language"
+
 	"github.com/undolog/undolog/conformance"
 	"github.com/undolog/undolog/interceptors"
 	"github.com/undolog/undolog/internal/splice"
@@ -51,6 +54,7 @@ var judges = map[string]func(conformance.Args) judge{
 	"nested-deny":               func(conformance.Args) judge { return denyAll },
 	"valid-with-error-severity": always(interceptors.Allow()),
 	"no-severity-deny":          func(conformance.Args) judge { return denyAll },
+	"odd-severity-deny":         func(conformance.Args) judge { return denyAll },
 }
 
 var changes = map[string]func(conformance.Args) change{
@@ -60,6 +64,7 @@ var changes = map[string]func(conformance.Args) change{
 	"append":              appendTag,
 	"drop-arg":            dropArg,
 	"drop-tool":           dropTool,
+	"rename-tool":         renameTool,
 	"redact-text":         redactText,
 	"null-out":            func(conformance.Args) change { return nullOut },
 	"slow":                slowChange,
@@ -247,7 +252,7 @@ func requireNote(_ context.Context, in *interceptors.Invocation) (*interceptors.
 }
 
 func requireUppercaseNote(_ context.Context, in *interceptors.Invocation) (*interceptors.Verdict, error) {
-	if note, ok := noteOf(in.Payload); !ok || note != strings.ToUpper(note) {
+	if note, ok := noteOf(in.Payload); !ok || note != upper(note) {
 		return interceptors.Deny("note must be uppercase"), nil
 	}
 	return interceptors.Allow(), nil
@@ -258,12 +263,15 @@ func uppercaseNote(_ context.Context, in *interceptors.Invocation) (*interceptor
 	if !ok {
 		return nil, nil
 	}
-	changed, err := splice.Set(in.Payload, quoted(strings.ToUpper(note)), "arguments", "note")
+	changed, err := splice.Set(in.Payload, quoted(upper(note)), "arguments", "note")
 	if err != nil {
 		return nil, err
 	}
 	return &interceptors.Change{Payload: changed}, nil
 }
+
+// upper is the full mapping of Unicode, as other languages have it: one letter may become two.
+func upper(s string) string { return cases.Upper(language.Und).String(s) }
 
 // noteOf is arguments.note where that is a string.
 func noteOf(payload json.RawMessage) (note string, ok bool) {
@@ -389,6 +397,20 @@ func dropArg(a conformance.Args) change {
 			return nil, err
 		}
 		changed, err := splice.Set(in.Payload, kept, "arguments")
+		if err != nil {
+			return nil, err
+		}
+		return &interceptors.Change{Payload: changed}, nil
+	}
+}
+
+// renameTool calls another tool.
+func renameTool(a conformance.Args) change {
+	return func(_ context.Context, in *interceptors.Invocation) (*interceptors.Change, error) {
+		if splice.Get(in.Payload, "name") == nil {
+			return nil, nil
+		}
+		changed, err := splice.Set(in.Payload, quoted(a.Tag), "name")
 		if err != nil {
 			return nil, err
 		}

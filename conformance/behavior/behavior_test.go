@@ -85,3 +85,29 @@ func TestGuard_ResourcesAreTheirAuthority(t *testing.T) {
 		t.Error("it may go to another authority")
 	}
 }
+
+func TestGuard_AnAnswerInTwoPartsIsOfOneServer(t *testing.T) {
+	s := host(t, "validation", "cross-boundary-guard")
+	secret := secrets[0]
+	invoke(t, s, interceptors.PhaseRequest, "s", `{"name":"read_file","arguments":{}}`)
+	invoke(t, s, interceptors.PhaseResponse, "s", `{"content":[]}`)
+	invoke(t, s, interceptors.PhaseResponse, "s", `{"content":[{"type":"text","text":"`+secret+`"}]}`)
+	if res := invoke(t, s, interceptors.PhaseRequest, "s", `{"name":"write_file","arguments":{"c":"`+secret+`"}}`); !res.Valid {
+		t.Error("it may not go back to where it is from")
+	}
+	if res := invoke(t, s, interceptors.PhaseRequest, "s", `{"name":"write_query","arguments":{"c":"`+secret+`"}}`); res.Valid {
+		t.Error("it may go to another server")
+	}
+}
+
+func TestUppercase_IsThatOfUnicode(t *testing.T) {
+	s := host(t, "mutation", "uppercase-note")
+	res := invoke(t, s, interceptors.PhaseRequest, "", `{"arguments":{"note":"straße"}}`)
+	if want := `{"arguments":{"note":"STRASSE"}}`; string(res.Payload) != want {
+		t.Errorf("payload %s, want %s", res.Payload, want)
+	}
+	s = host(t, "validation", "require-uppercase-note")
+	if res := invoke(t, s, interceptors.PhaseRequest, "", `{"arguments":{"note":"ß"}}`); res.Valid {
+		t.Error("a letter whose upper case is two letters counts as upper case")
+	}
+}

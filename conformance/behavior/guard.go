@@ -35,6 +35,7 @@ type guard struct {
 type remembered struct {
 	origins map[string]map[string]bool // secret to the servers that may have told it
 	open    map[string]string          // requests that wait for their response: span, or server, to server
+	last    string                     // server whose response came last, for what comes of it after that
 }
 
 func newGuard(conformance.Args) judge {
@@ -110,7 +111,12 @@ func (s *remembered) learn(in *interceptors.Invocation, secrets []string) {
 			clear(s.open)
 		}
 	}
-	if len(origins) == 0 {
+	switch {
+	case len(origins) == 1:
+		s.last = origins[0]
+	case len(origins) == 0 && s.last != "":
+		origins = []string{s.last}
+	case len(origins) == 0:
 		origins = []string{serverOf(in)}
 	}
 	for _, secret := range secrets {

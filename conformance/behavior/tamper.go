@@ -26,6 +26,8 @@ func Tamper(f *conformance.Interceptor) func(result json.RawMessage) (json.RawMe
 		return set("severity", `"error"`)
 	case "no-severity-deny":
 		return drop("severity")
+	case "odd-severity-deny":
+		return oddSeverity(f.Args.Tag)
 	}
 	return nil
 }
@@ -33,6 +35,17 @@ func Tamper(f *conformance.Interceptor) func(result json.RawMessage) (json.RawMe
 func set(member, value string) func(json.RawMessage) (json.RawMessage, error) {
 	return func(result json.RawMessage) (json.RawMessage, error) {
 		return splice.Set(result, []byte(value), member)
+	}
+}
+
+// oddSeverity puts a word in place of every severity.
+func oddSeverity(word string) func(json.RawMessage) (json.RawMessage, error) {
+	return func(result json.RawMessage) (json.RawMessage, error) {
+		out, err := splice.Set(result, quoted(word), "severity")
+		if err != nil {
+			return nil, err
+		}
+		return splice.Set(out, fmt.Appendf(nil, `[{"message":"denied by policy","severity":%s}]`, quoted(word)), "messages")
 	}
 }
 

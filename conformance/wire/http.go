@@ -181,6 +181,9 @@ func (h *HTTP) do(ctx context.Context, verb string, headers map[string]string, b
 		return nil, nil, fmt.Errorf("read answer: %w", err)
 	}
 	if parsed, err := answer(a.Raw); err == nil {
+		if media := res.Header.Get("Content-Type"); !strings.HasPrefix(media, "application/json") && !strings.HasPrefix(media, "text/event-stream") {
+			return nil, nil, fmt.Errorf("a JSON-RPC answer comes as %q, want application/json or text/event-stream", media)
+		}
 		a.Result, a.Error = parsed.Result, parsed.Error
 	}
 	return a, res.Header, nil

@@ -86,6 +86,8 @@ func (o *outcome) denies() bool {
 		return severity == "error"
 	case is("blocks-on-warnings"):
 		return !valid
+	case is("needs-known-severity"):
+		return !valid && (severity == "" || severity == "error")
 	case is("needs-severity"):
 		return !valid && severity == "error"
 	}
@@ -175,6 +177,8 @@ func apply(o *outcome, current json.RawMessage) json.RawMessage {
 		return current
 	case is("merges"):
 		return merge(current, o.Payload)
+	case is("keeps-name"):
+		return keepName(current, o.Payload)
 	case is("doubles"):
 		return throughDoubles(o.Payload)
 	}
@@ -192,6 +196,20 @@ func merge(current, changed json.RawMessage) json.RawMessage {
 	}
 	maps.Copy(base.Arguments, over.Arguments)
 	raw, err := json.Marshal(base)
+	if err != nil {
+		return changed
+	}
+	return raw
+}
+
+// keepName takes everything from changed but the tool's name.
+func keepName(current, changed json.RawMessage) json.RawMessage {
+	var old, out map[string]json.RawMessage
+	if json.Unmarshal(current, &old) != nil || json.Unmarshal(changed, &out) != nil || old["name"] == nil {
+		return changed
+	}
+	out["name"] = old["name"]
+	raw, err := json.Marshal(out)
 	if err != nil {
 		return changed
 	}

@@ -90,6 +90,8 @@ func ordered(mutators []descriptor, phase string) {
 			byName = 0
 		case is("order-ignores-case"):
 			byName = strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))
+		case is("order-by-length"):
+			byName = cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), byName)
 		case is("order-descending"):
 			byName = -byName
 		}

@@ -192,7 +192,11 @@ func serveHTTP(w http.ResponseWriter, r *http.Request) {
 			status = http.StatusNotFound
 		}
 	}
-	w.Header().Set("Content-Type", "application/json")
+	media := "application/json"
+	if is("media-type") {
+		media = "text/plain"
+	}
+	w.Header().Set("Content-Type", media)
 	w.WriteHeader(status)
 	_, _ = w.Write(envelope(q.ID, result, failed))
 }
