@@ -11,6 +11,7 @@ type Facts struct {
 	Latest         *Record // latest generation of the call's signature; nil: never seen
 	Now            time.Time
 	OtherWrites    bool    // the caller has begun another write on that server since Latest was begun
+	UnknownRound   bool    // the call goes on with a round, and Latest, which waits, has asked for no such one
 	Again          bool    // a person allowed one more run of Latest, not yet used
 	Lookalike      *Record // an equal call under another rule or run, open or within its window
 	LookalikeAgain bool    // a person allowed one more run of Lookalike, not yet used
@@ -137,6 +138,10 @@ func (d *decision) conflict() string {
 func (d *decision) waiting() Verdict {
 	if d.continuation != "" && d.continuation == d.latest.Continuation {
 		return Verdict{Action: ActContinue, Attempt: d.latest.Attempt, Reason: "the call goes on with the round it was asked for"}
+	}
+	if d.facts.UnknownRound {
+		return Verdict{Action: ActConflict, Reason: "the requestState is none that this call was asked to go on with (effect " + d.latest.ID + "): " +
+			"it was not sent. Send the requestState of the latest answer unchanged."}
 	}
 	return Verdict{Action: ActReplay, Reason: "the tool waits for another round or a task (effect " + d.latest.ID + ")"}
 }

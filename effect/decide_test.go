@@ -92,7 +92,8 @@ func TestDecide(t *testing.T) {
 
 		{"a round that comes back goes on", with(seen(window, effect.StateWaiting), func(s *situation) { s.continuation = "round-2" }), effect.Verdict{Action: effect.ActContinue, Attempt: 2}},
 		{"a round goes on although it needs approval", with(with(seen(window, effect.StateWaiting), func(s *situation) { s.continuation = "round-2" }), approve), effect.Verdict{Action: effect.ActContinue, Attempt: 2}},
-		{"another round's state gets the waiting answer", with(seen(window, effect.StateWaiting), func(s *situation) { s.continuation = "round-1" }), only(effect.ActReplay)},
+		{"an earlier round's state gets the waiting answer", with(seen(window, effect.StateWaiting), func(s *situation) { s.continuation = "round-1" }), only(effect.ActReplay)},
+		{"a state that no round gave is refused", with(seen(window, effect.StateWaiting), func(s *situation) { s.continuation, s.facts.UnknownRound = "forged", true }), only(effect.ActConflict)},
 		{"a waiting call without its state gets the waiting answer", seen(window, effect.StateWaiting), only(effect.ActReplay)},
 		{"no state never matches an attempt without one", with(seen(window, effect.StateWaiting), func(s *situation) { s.facts.Latest.Continuation = "" }), only(effect.ActReplay)},
 

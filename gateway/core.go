@@ -43,7 +43,8 @@ type core struct {
 	info   AgentInfo
 	link   *link
 	primer primer
-	open   tracker // dispatches that have not ended
+	listed toolHeaders // as the agent sees the tools
+	open   tracker     // dispatches that have not ended
 
 	deliveries deliveries
 	tasks      *tasks // the gateway's
@@ -178,6 +179,9 @@ type governed struct {
 func (c *core) govern(ctx context.Context, g *governed) *chain.Reply {
 	if g.m.Method == methodToolsCall {
 		c.prime(ctx, g.m)
+		if err := c.checkParamHeaders(g.m); err != nil {
+			return &chain.Reply{Error: NewError(nil, codeHeaderMismatch, err.Error(), nil).Error}
+		}
 	}
 	g.arrival.settled()
 	request := c.request(g.m)
@@ -186,6 +190,9 @@ func (c *core) govern(ctx context.Context, g *governed) *chain.Reply {
 		return c.dispatch(ctx, g, params)
 	})
 	c.noteTask(reply)
+	if g.m.Method == methodToolsList {
+		c.listed.learn(reply.Result)
+	}
 	return reply
 }
 

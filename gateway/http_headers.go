@@ -106,6 +106,32 @@ func copyParamHeaders(dst http.Header, src map[string][]string) {
 	}
 }
 
+// checkParamHeaders compares the headers that a tool wants of its arguments with the arguments, for a tool
+// that the agent can know. The headers for the upstream are built anew, so nobody else would notice that
+// something between the agent and us has read one thing and we another. The error's text goes to the
+// requester, under −32020.
+func (c *core) checkParamHeaders(m *Message) error {
+	if c.info.Protocol < statelessProtocol {
+		return nil // no such headers
+	}
+	name, _ := stringAt(m.Params, "name")
+	bindings, _ := c.listed.of(name)
+	for _, b := range bindings {
+		header := paramHeaderPrefix + b.header
+		got := http.Header(m.Header).Values(header)
+		want, ok := headerValue(splice.Get(m.Params, append([]string{"arguments"}, b.path...)...))
+		switch {
+		case ok && len(got) == 0:
+			return fmt.Errorf("the %s header is missing", header)
+		case !ok && len(got) > 0:
+			return fmt.Errorf("the %s header stands for an argument that is not there", header)
+		case ok && (len(got) > 1 || !headerEquals(got[0], want)):
+			return fmt.Errorf("the %s header does not say what the argument says", header)
+		}
+	}
+	return nil
+}
+
 // headerValue spells a primitive argument for a header. ok is false for null, absent and everything
 // that x-mcp-header does not allow: then there is no header.
 func headerValue(raw json.RawMessage) (value string, ok bool) {

@@ -130,6 +130,7 @@ func (c *core) listPage(ctx context.Context, m *Message, params json.RawMessage)
 	if reply.Error != nil {
 		return nil, fmt.Errorf("list tools: %s", shorten(string(reply.Error)))
 	}
+	c.listed.learn(reply.Result)
 	return reply.Result, nil
 }
 

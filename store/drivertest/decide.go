@@ -246,13 +246,22 @@ func testContinue(t *testing.T, h Harness) {
 	}
 	bp := params(t, charge(), c)
 	bp.Continuation = "state-2"
-	if begun := q.beginParams(bp); begun.Verdict.Action != effect.ActReplay {
-		t.Errorf("with another's continuation: %s", begun.Verdict.Action)
+	if begun := q.beginParams(bp); begun.Verdict.Action != effect.ActConflict || begun.Claim != nil {
+		t.Errorf("with a continuation that nobody gave: %s", begun.Verdict.Action)
 	}
 	bp.Continuation = "state-1"
+	second := q.beginParams(bp)
+	if second.Verdict.Action != effect.ActContinue || second.Claim.Attempt != 1 || second.Claim.Ordinal != 2 {
+		t.Fatalf("with the continuation: %s, %+v", second.Verdict.Action, second.Claim)
+	}
+	q.settle(second.Claim, c, waits("state-2"))
+	if begun := q.beginParams(bp); begun.Verdict.Action != effect.ActReplay {
+		t.Errorf("the first round, sent again: %s", begun.Verdict.Action)
+	}
+	bp.Continuation = "state-2"
 	next := q.beginParams(bp)
-	if next.Verdict.Action != effect.ActContinue || next.Claim.Attempt != 1 || next.Claim.Ordinal != 2 {
-		t.Fatalf("with the continuation: %s, %+v", next.Verdict.Action, next.Claim)
+	if next.Verdict.Action != effect.ActContinue || next.Claim.Attempt != 1 {
+		t.Fatalf("with the second continuation: %s, %+v", next.Verdict.Action, next.Claim)
 	}
 	// The round that was claimed again fences whoever held it before.
 	if r := p.settle(first.Claim, c, result(`{"old":1}`)); r.State != effect.StateClaimed {

@@ -106,10 +106,22 @@ func (t *tx) facts(p *store.Begin) (*effect.Facts, error) {
 	if f.Again, err = againOpen(t, f.Latest.ID); err != nil {
 		return nil, err
 	}
+	if f.UnknownRound, err = unknownRound(t, f.Latest, p.Continuation); err != nil {
+		return nil, err
+	}
 	if p.Identity.Rule == effect.RuleWindow && !f.Latest.State.IsOpen() {
 		f.OtherWrites, err = otherWrites(t, f.Latest)
 	}
 	return f, err
+}
+
+// unknownRound reports whether a call goes on with a round that r, which waits, has never asked for.
+func unknownRound(q queryer, r *effect.Record, continuation string) (bool, error) {
+	if continuation == "" || r.State != effect.StateWaiting || r.Continuation == continuation {
+		return false, nil
+	}
+	asked, err := exists(q, `SELECT 1 FROM transition WHERE effect = ? AND continuation = ?`, r.Seq, continuation)
+	return !asked, err
 }
 
 // againOpen reports whether a granted run of the effect is not used up. An effect may have any number of
