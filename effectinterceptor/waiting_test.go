@@ -25,11 +25,15 @@ func TestWaiting(t *testing.T) {
 			first := c.run(pay1, tt.answer)
 			w.wantState(first.id, effect.StateWaiting)
 
-			for n, again := range []string{pay1, `{"name":"pay","arguments":{"n":1},"inputResponses":null}`, `{"name":"pay","arguments":{"n":1},"requestState":"another"}`} {
+			for n, again := range []string{pay1, `{"name":"pay","arguments":{"n":1},"inputResponses":null}`} {
 				replay := w.alice().with(exchange(fmt.Sprint("again", n))).mustRespond(again)
 				if !strings.HasPrefix(string(replay.Result), tt.answer[:len(tt.answer)-1]) {
 					t.Errorf("%s is answered with %s", again, replay.Result)
 				}
+			}
+			forged := w.alice().with(exchange("forged")).mustBlock(`{"name":"pay","arguments":{"n":1},"requestState":"another"}`)
+			if !strings.Contains(forged.Message, "requestState") {
+				t.Errorf("a round that nobody asked for is refused with %q", forged.Message)
 			}
 			if tt.next == "" {
 				return
