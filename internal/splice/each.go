@@ -35,14 +35,13 @@ func Scan(obj []byte, f func(name, value []byte)) error {
 // can begin with one of the beginnings, as it is spelled or with an escape in it. It says yes too often,
 // never no wrongly.
 func MayHold(text []byte, beginnings ...string) bool {
-	for rest := text; ; {
-		i := bytes.IndexByte(rest, '"')
-		if i < 0 {
-			break
-		}
-		rest = rest[i+1:]
-		for _, b := range beginnings {
-			if len(rest) >= len(b) && string(rest[:len(b)]) == b {
+	for _, b := range beginnings {
+		for at := 0; ; at++ {
+			i := bytes.Index(text[at:], []byte(b))
+			if i < 0 {
+				break
+			}
+			if at += i; at > 0 && text[at-1] == '"' {
 				return true
 			}
 		}
