@@ -52,7 +52,12 @@ var checks = []check{
 	{"host/result-unknown-members", sep + "interceptor-invoke.params", "members that nobody knows change nothing", "", true, checkUnknownMembers},
 	{"host/result-wrapped", sep + "interceptor-invoke.payload", "a wrapped payload comes back wrapped", "", true, checkWrapped},
 	{"host/result-numbers", sep + "interceptor-invoke.payload", "a payload that is not changed comes back digit for digit", "", true, checkNumbers},
+	{"host/request-id", "JSON-RPC/id", "an answer has the id of its request, a number as a number and a string as a string", "", false, checkRequestID},
+	{"host/error-messages", "JSON-RPC/error", "every error says something", "", false, checkErrorMessages},
+	{"host/discover", "MCP-2026-07-28/discover", "server/discover is a complete result that names the revision", wire.Stateless, false, checkDiscover},
 	{"host/config-no-object", sep + "interceptor-invoke.config", "a config that is no object, or not what the schema wants, is −32602", "", false, checkConfig},
+	// The last one: a host that it ends can be asked nothing more.
+	{"host/null-payload", sep + "interceptor-invoke.payload", "a payload of null is judged or refused, and the host goes on", "", true, checkNullPayload},
 }
 
 func checkCapability(_ context.Context, p *probe, f *finding) {
@@ -360,7 +365,8 @@ func (p *probe) resultType(f *finding, result json.RawMessage) {
 }
 
 // inside is text that comes from inside a program.
-var inside = regexp.MustCompile(`goroutine \d+|\.go:\d+|Traceback \(most recent|File ".*", line \d+|\bat .+\(.+:\d+:\d+\)|panic:|node_modules|site-packages`)
+var inside = regexp.MustCompile(`goroutine \d+|\.go:\d+|Traceback \(most recent|File ".*", line \d+|\bat .+\(.+:\d+:\d+\)|panic:|node_modules|site-packages|` +
+	`nil pointer|'NoneType'|of (null|undefined)\b`)
 
 func checkErrorsLeakNothing(ctx context.Context, p *probe, f *finding) {
 	for _, params := range []string{`{}`, `{"name":{"a":1}}`, `{"name":"x","event":"tools/call","phase":"request","payload":{},"context":{"principal":7}}`,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -95,6 +96,11 @@ func (d *descriptor) faults() []string {
 				d.Name, name, value))
 		}
 	})
+	found = append(found, d.priorityFaults()...)
+	found = append(found, d.compatFaults()...)
+	if fault := schemaFault(splice.Get(d.raw, "configSchema")); fault != "" {
+		found = append(found, fmt.Sprintf("descriptor %q: configSchema %s", d.Name, fault))
+	}
 	for _, h := range d.Hooks {
 		if h.Phase != "request" && h.Phase != "response" {
 			found = append(found, fmt.Sprintf("descriptor %q: phase %q is neither request nor response", d.Name, h.Phase))
@@ -104,6 +110,40 @@ func (d *descriptor) faults() []string {
 		}
 	}
 	return found
+}
+
+// priorityFaults says which priorities are no 32-bit integers: engines drop what they cannot order.
+func (d *descriptor) priorityFaults() []string {
+	hint := splice.Get(d.raw, "priorityHint")
+	values := map[string]json.RawMessage{"priorityHint": hint}
+	if isObject(hint) {
+		values = map[string]json.RawMessage{
+			"priorityHint.request": splice.Get(hint, "request"), "priorityHint.response": splice.Get(hint, "response"),
+		}
+	}
+	var found []string
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		var n *int32
+		if v := values[name]; v != nil && (json.Unmarshal(v, &n) != nil || n == nil) {
+			found = append(found, fmt.Sprintf("descriptor %q: %s is %s, want a 32-bit integer", d.Name, name, v))
+		}
+	}
+	return found
+}
+
+var revision = regexp.MustCompile(`^"\d{4}-\d{2}-\d{2}"$`)
+
+// compatFaults says what is no range of protocol revisions.
+func (d *descriptor) compatFaults() []string {
+	compat := splice.Get(d.raw, "compat")
+	if compat == nil || !isObject(compat) { // the shape is another's
+		return nil
+	}
+	lowest, highest := splice.Get(compat, "minProtocol"), splice.Get(compat, "maxProtocol")
+	if !revision.Match(lowest) || highest != nil && (!revision.Match(highest) || string(highest) < string(lowest)) {
+		return []string{fmt.Sprintf("descriptor %q: compat is %s, want a minProtocol and at most a later maxProtocol, as dates", d.Name, compat)}
+	}
+	return nil
 }
 
 // concrete are the events without a pattern that the descriptors hook, in order.

@@ -40,7 +40,7 @@ func (h *HTTP) Start(ctx context.Context, revision string) (*conformance.Answer,
 	if revision == Stateless {
 		return nil, nil
 	}
-	a, header, err := h.do(ctx, http.MethodPost, nil, encodeRequest(h.next.Add(1), "initialize", json.RawMessage(Initialize)))
+	a, header, err := h.do(ctx, http.MethodPost, nil, encodeRequest(number(h.next.Add(1)), "initialize", json.RawMessage(Initialize)))
 	if err != nil {
 		return nil, fmt.Errorf("initialize: %w", err)
 	}
@@ -69,6 +69,11 @@ func (h *HTTP) headers(method string) map[string]string {
 
 // Call implements Conn.
 func (h *HTTP) Call(ctx context.Context, method string, params json.RawMessage) (*conformance.Answer, error) {
+	return h.CallAs(ctx, number(h.next.Add(1)), method, params)
+}
+
+// CallAs implements Conn.
+func (h *HTTP) CallAs(ctx context.Context, id json.RawMessage, method string, params json.RawMessage) (*conformance.Answer, error) {
 	if h.revision == Stateless {
 		var err error
 		if params, err = WithMeta(params); err != nil {
@@ -79,7 +84,7 @@ func (h *HTTP) Call(ctx context.Context, method string, params json.RawMessage) 
 	if name := h.name(method, params); name != "" {
 		headers["Mcp-Name"] = name
 	}
-	a, _, err := h.do(ctx, http.MethodPost, headers, encodeRequest(h.next.Add(1), method, params))
+	a, _, err := h.do(ctx, http.MethodPost, headers, encodeRequest(id, method, params))
 	return a, err
 }
 
@@ -118,7 +123,7 @@ func (h *HTTP) Request(ctx context.Context, r *conformance.Request) (*conformanc
 	}
 	var body []byte
 	if verb == http.MethodPost {
-		body = encodeRequest(h.next.Add(1), r.Method, params)
+		body = encodeRequest(number(h.next.Add(1)), r.Method, params)
 	}
 	a, header, err := h.do(ctx, verb, headers, body)
 	if err == nil && header.Get("Mcp-Session-Id") != "" { // a session that nobody will use

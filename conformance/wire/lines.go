@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"strconv"
 	"sync"
 	"time"
 
@@ -107,13 +106,25 @@ func (l *Lines) Revision() string { return l.revision }
 
 // Call implements Conn.
 func (l *Lines) Call(ctx context.Context, method string, params json.RawMessage) (*conformance.Answer, error) {
+	return l.CallAs(ctx, l.nextID(), method, params)
+}
+
+// CallAs implements Conn.
+func (l *Lines) CallAs(ctx context.Context, id json.RawMessage, method string, params json.RawMessage) (*conformance.Answer, error) {
 	if l.revision == Stateless {
 		var err error
 		if params, err = WithMeta(params); err != nil {
 			return nil, err
 		}
 	}
-	return l.send(ctx, method, params)
+	return l.sendAs(ctx, id, method, params)
+}
+
+func (l *Lines) nextID() json.RawMessage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next++
+	return number(l.next)
 }
 
 // Send is Call without anything added.
@@ -122,11 +133,13 @@ func (l *Lines) Send(ctx context.Context, method string, params json.RawMessage)
 }
 
 func (l *Lines) send(ctx context.Context, method string, params json.RawMessage) (*conformance.Answer, error) {
+	return l.sendAs(ctx, l.nextID(), method, params)
+}
+
+func (l *Lines) sendAs(ctx context.Context, id json.RawMessage, method string, params json.RawMessage) (*conformance.Answer, error) {
 	l.mu.Lock()
-	l.next++
-	id := l.next
 	got := make(chan []byte, 1)
-	l.waiting[strconv.FormatInt(id, 10)] = got
+	l.waiting[loose(id)] = got
 	l.mu.Unlock()
 	if err := l.write(encodeRequest(id, method, params)); err != nil {
 		return nil, err
@@ -176,11 +189,7 @@ func (l *Lines) dispatch(line []byte) {
 		return // a peer that logs to its output; the answer that is missing will be found
 	}
 	if m.Method == "" {
-		l.mu.Lock()
-		got := l.waiting[string(m.ID)]
-		delete(l.waiting, string(m.ID))
-		l.mu.Unlock()
-		if got != nil {
+		if got := l.take(m.ID); got != nil {
 			got <- line
 		}
 		return
@@ -196,6 +205,22 @@ func (l *Lines) dispatch(line []byte) {
 	default:
 		_ = l.write(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"method not found"}}`, m.ID))
 	}
+}
+
+// take returns who waits for an answer under the id, nil when nobody does. An answer without an id is that
+// of the only one who waits.
+func (l *Lines) take(id json.RawMessage) chan []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := loose(id)
+	if (id == nil || key == "null") && len(l.waiting) == 1 {
+		for only := range l.waiting {
+			key = only
+		}
+	}
+	got := l.waiting[key]
+	delete(l.waiting, key)
+	return got
 }
 
 // Close ends the connection and waits for the peer.

@@ -7,6 +7,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/undolog/undolog/conformance"
 	"github.com/undolog/undolog/internal/splice"
@@ -23,6 +25,10 @@ type Conn interface {
 	// Call sends one request and returns the answer. Params are sent as they stand, but for _meta, which is
 	// added on Stateless.
 	Call(ctx context.Context, method string, params json.RawMessage) (*conformance.Answer, error)
+	// CallAs is Call under an id of the caller's choice, a JSON text that no other request has. The answer is
+	// taken under the same id in any spelling, a number as a string included, and the only one that is awaited
+	// under none: Raw shows which it was.
+	CallAs(ctx context.Context, id json.RawMessage, method string, params json.RawMessage) (*conformance.Answer, error)
 	// Revision is what Call speaks.
 	Revision() string
 	Close() error
@@ -59,13 +65,19 @@ func WithMeta(params json.RawMessage) (json.RawMessage, error) {
 }
 
 // encodeRequest writes a request; nil params are left out.
-func encodeRequest(id int64, method string, params json.RawMessage) []byte {
+func encodeRequest(id json.RawMessage, method string, params json.RawMessage) []byte {
 	name, _ := json.Marshal(method) // a string
 	if params == nil {
-		return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":%s}`, id, name)
+		return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":%s}`, id, name)
 	}
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":%s,"params":%s}`, id, name, compact(params))
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":%s,"params":%s}`, id, name, compact(params))
 }
+
+// number is n as an id.
+func number(n int64) json.RawMessage { return strconv.AppendInt(nil, n, 10) }
+
+// loose is equal for ids that differ in nothing but that one is a string.
+func loose(id json.RawMessage) string { return strings.Trim(string(id), `"`) }
 
 // compact puts params on one line, as stdio needs; what is no JSON stays as it is.
 func compact(params json.RawMessage) []byte {

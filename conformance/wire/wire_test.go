@@ -37,13 +37,15 @@ func peer(t *testing.T, reply func(line string) string) *wire.Lines {
 
 func TestLines_Call(t *testing.T) {
 	for name, c := range map[string]struct{ answer, fault string }{
-		"a result":          {`{"jsonrpc":"2.0","id":1,"result":{"a":9007199254740993}}`, ""},
-		"an error":          {`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"m"}}`, ""},
-		"after noise":       {"starting up…\n" + `{"jsonrpc":"2.0","method":"notifications/x"}` + "\n" + `{"jsonrpc":"2.0","id":1,"result":{}}`, ""},
-		"both":              {`{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"m"}}`, "not exactly one"},
-		"neither":           {`{"jsonrpc":"2.0","id":1}`, "not exactly one"},
-		"without a version": {`{"id":1,"result":{}}`, "without jsonrpc"},
-		"another id":        {`{"jsonrpc":"2.0","id":2,"result":{}}`, "no answer"},
+		"a result":           {`{"jsonrpc":"2.0","id":1,"result":{"a":9007199254740993}}`, ""},
+		"an error":           {`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"m"}}`, ""},
+		"after noise":        {"starting up…\n" + `{"jsonrpc":"2.0","method":"notifications/x"}` + "\n" + `{"jsonrpc":"2.0","id":1,"result":{}}`, ""},
+		"both":               {`{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"m"}}`, "not exactly one"},
+		"neither":            {`{"jsonrpc":"2.0","id":1}`, "not exactly one"},
+		"without a version":  {`{"id":1,"result":{}}`, "without jsonrpc"},
+		"the id in a string": {`{"jsonrpc":"2.0","id":"1","result":{}}`, ""},
+		"no id":              {`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"m"}}`, ""},
+		"another id":         {`{"jsonrpc":"2.0","id":2,"result":{}}`, "no answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := peer(t, func(string) string { return c.answer })

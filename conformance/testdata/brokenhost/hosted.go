@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
+	"os"
 	"slices"
 	"strings"
 )
@@ -22,7 +24,8 @@ type hosted struct {
 
 var all = []hosted{
 	{"v/deny", "validation", []hook{{[]string{"tools/call"}, "request"}}, nil, true},
-	{"v/pass", "validation", []hook{{[]string{"*"}, "request"}}, object{"type": "object", "required": []string{"level"}}, false},
+	{"v/pass", "validation", []hook{{[]string{"*"}, "request"}}, object{"type": "object", "required": []string{"level"},
+		"properties": object{"level": object{"type": "string", "pattern": `^(?!x)\p{L}`}}}, false},
 	{"v/quiet", "validation", []hook{{[]string{"tools/call", "prompts/get"}, "request"}, {[]string{"tools/call"}, "response"}}, nil, false},
 	{"m/shout", "mutation", []hook{{[]string{"tools/call"}, "request"}}, nil, true},
 	{"m/same", "mutation", []hook{{[]string{"tools/*"}, "request"}, {[]string{"tools/*"}, "response"}}, nil, false},
@@ -49,6 +52,10 @@ func (h *hosted) descriptor(event string) object {
 	if h.schema != nil {
 		d["configSchema"] = h.schema
 	}
+	if h.typ == "mutation" && h.acts {
+		d["priorityHint"] = object{"request": -2147483648, "response": 2147483647}
+		d["compat"] = object{"minProtocol": "2025-11-25", "maxProtocol": "2026-07-28"}
+	}
 	if event != "" && is("filter-narrows-hooks") {
 		d["hooks"] = slices.DeleteFunc(slices.Clone(h.hooks), func(k hook) bool { return !k.covers(event) })
 	}
@@ -59,6 +66,24 @@ func (h *hosted) descriptor(event string) object {
 		d["version"] = nil
 	case is("fail-open-false"):
 		d["failOpen"] = false
+	case is("schema-keyword") && h.schema != nil:
+		d["configSchema"] = object{"type": "object", "required": "level"}
+	case is("schema-type") && h.schema != nil:
+		d["configSchema"] = object{"type": "record"}
+	case is("schema-inside") && h.schema != nil:
+		d["configSchema"] = object{"type": "object", "properties": object{"level": object{"type": "integr"}}}
+	case is("priority-large"):
+		d["priorityHint"] = 3000000000
+	case is("priority-fraction"):
+		d["priorityHint"] = 1.5
+	case is("priority-text"):
+		d["priorityHint"] = "first"
+	case is("priority-of-phase"):
+		d["priorityHint"] = object{"request": -2147483649}
+	case is("compat-text"):
+		d["compat"] = object{"minProtocol": "latest"}
+	case is("compat-backwards"):
+		d["compat"] = object{"minProtocol": "2026-07-28", "maxProtocol": "2025-11-25"}
 	case is("phase-both"):
 		d["hooks"] = []hook{{h.hooks[0].Events, "both"}}
 	}
@@ -88,6 +113,10 @@ func list(q *request) (object, *failure) {
 	switch {
 	case is("unstable-order") && lists.Add(1)%2 == 0:
 		slices.Reverse(found)
+	case is("twice-other-type") && len(found) > 0:
+		again := maps.Clone(found[0])
+		again["type"] = map[string]string{"validation": "mutation", "mutation": "validation"}[again["type"].(string)]
+		found = append(found, again)
 	case is("twice") && len(found) > 0:
 		found = append(found, found[0])
 	case is("null-list"):
@@ -126,6 +155,14 @@ func invoke(q *request) (object, *failure) {
 	}
 	if is("strict-params") && bytes.Contains(q.Params, []byte("undologConformance")) {
 		return nil, refusal(-32602, "unknown member")
+	}
+	if string(p.Payload) == "null" {
+		switch {
+		case is("null-panics"):
+			os.Exit(2) // as a panic that nobody contains
+		case is("null-leaks"):
+			return nil, refusal(-32603, "'NoneType' object has no attribute 'get'")
+		}
 	}
 	i := slices.IndexFunc(all, func(h hosted) bool { return h.name == p.Name })
 	if i < 0 {

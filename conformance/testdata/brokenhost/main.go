@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync/atomic"
 )
 
@@ -55,6 +56,9 @@ func refusal(code int, message string, pairs ...any) *failure {
 	for i := 0; i < len(pairs); i += 2 {
 		f.Data[pairs[i].(string)] = pairs[i+1]
 	}
+	if is("empty-message") || is("empty-message-of-hooks") && message == "not hooked" {
+		f.Message = ""
+	}
 	if is("leak") {
 		f.Message += ": goroutine 17 [running]: main.(*host).find(/src/host.go:41)"
 	}
@@ -77,7 +81,7 @@ func serveStdio(r io.Reader, w io.Writer) {
 }
 
 func envelope(id json.RawMessage, result any, failed *failure) []byte {
-	m := object{"jsonrpc": "2.0", "id": id}
+	m := object{"jsonrpc": "2.0", "id": spelled(id)}
 	if failed != nil {
 		m["error"] = failed
 	} else {
@@ -88,6 +92,20 @@ func envelope(id json.RawMessage, result any, failed *failure) []byte {
 		panic(err)
 	}
 	return raw
+}
+
+// spelled is the id, or what is easily taken for it.
+func spelled(id json.RawMessage) json.RawMessage {
+	text := strings.Trim(string(id), `"`)
+	switch {
+	case is("id-as-string"):
+		return json.RawMessage(`"` + text + `"`)
+	case is("id-as-number") && strings.Trim(text, "0123456789") == "":
+		return json.RawMessage(text)
+	case is("id-zero-lost") && text == "0":
+		return json.RawMessage("null")
+	}
+	return id
 }
 
 // current reports a request of the stateless revision.
@@ -109,7 +127,11 @@ func handle(q *request, _ string) (any, *failure) {
 		if !current(q) {
 			break
 		}
-		return complete(q, object{"supportedVersions": []string{"2026-07-28", "2025-11-25"}, "capabilities": capabilities()}), nil
+		versions := []string{"2026-07-28", "2025-11-25"}
+		if is("discover-versions") {
+			versions = versions[1:]
+		}
+		return complete(q, object{"supportedVersions": versions, "capabilities": capabilities()}), nil
 	case "ping":
 		return object{}, nil
 	case "interceptors/list":
@@ -139,7 +161,7 @@ func handle(q *request, _ string) (any, *failure) {
 // complete adds resultType where the revision has it.
 func complete(q *request, result object) object {
 	switch {
-	case is("result-type-missing"):
+	case is("result-type-missing"), is("result-type-missing " + q.Method):
 	case is("result-type-input-required") && result["valid"] == false:
 		result["resultType"] = "input_required"
 	case current(q) || is("result-type-legacy"):
@@ -187,6 +209,10 @@ func serveHTTP(w http.ResponseWriter, r *http.Request) {
 	status, failed := headers(r, &q)
 	var result any
 	if failed == nil {
+		if is("null-500") && bytes.Contains(q.Params, []byte(`"payload":null`)) {
+			http.Error(w, "Internal Server Error", http.StatusInternalServerError)
+			return
+		}
 		if result, failed = handle(&q, r.Header.Get("Mcp-Protocol-Version")); failed != nil && failed.Code == -32601 &&
 			r.Header.Get("Mcp-Protocol-Version") == "2026-07-28" && !is("unknown-method-status") {
 			status = http.StatusNotFound
