@@ -505,3 +505,21 @@ func (s *session) closeUpstream() {
 }
 
 const stuckAfter = 10 * time.Second
+
+// await reports whether one of the channels was closed within d.
+func await(d time.Duration, chans ...<-chan struct{}) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	var second <-chan struct{}
+	if len(chans) > 1 {
+		second = chans[1]
+	}
+	select {
+	case <-chans[0]:
+		return true
+	case <-second:
+		return true
+	case <-t.C:
+		return false
+	}
+}

@@ -32,7 +32,6 @@ type lineConn struct {
 
 	start sync.Once
 	lines chan line     // filled by pump
-	ended chan struct{} // closed when r has come to its end
 	done  chan struct{} // closed by Close
 
 	broken    chan struct{} // closed when a write has failed: what follows it could not be told apart
@@ -60,7 +59,7 @@ func newLineConn(r io.ReadCloser, w io.WriteCloser, opts *LineOptions) *lineConn
 	}
 	c := &lineConn{
 		r: r, w: w, limits: opts.Limits.orDefaults(),
-		lines: make(chan line), ended: make(chan struct{}), done: make(chan struct{}),
+		lines: make(chan line), done: make(chan struct{}),
 		broken: make(chan struct{}), write: make(chan struct{}, 1),
 	}
 	c.write <- struct{}{}
@@ -119,7 +118,6 @@ func (c *lineConn) pump() {
 			return
 		}
 		if err != nil {
-			close(c.ended)
 			c.peerGone()
 			for c.hand(line{err: err}) { // a second Read after the end gets the same answer
 			}
