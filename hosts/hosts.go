@@ -45,6 +45,9 @@ type Options struct {
 	Env []string
 	// Stderr takes a command's standard error. Defaults to nowhere.
 	Stderr io.Writer
+	// Grace is how long a command may take to end once its input is closed, and again after SIGTERM, before
+	// it is killed. Its children are ended with it. Defaults to 3 s.
+	Grace time.Duration
 	// Implementation is who we say that we are. Defaults to "undolog" without a version.
 	Implementation *mcp.Implementation
 	// Logger is told of connections that come and go, and of the breaker. Defaults to none.
@@ -62,6 +65,7 @@ func (o *Options) orDefaults() Options {
 	d.ConnectTimeout = orDefault(d.ConnectTimeout, 30*time.Second)
 	d.BreakAfter = orDefault(d.BreakAfter, 3)
 	d.BreakFor = orDefault(d.BreakFor, 10*time.Second)
+	d.Grace = orDefault(d.Grace, 3*time.Second)
 	if d.PingEvery == 0 {
 		d.PingEvery = 30 * time.Second
 	}
@@ -117,7 +121,7 @@ func Command(name string, argv []string, opts *Options) (*Host, error) {
 		return nil, fmt.Errorf("host %s: no command", name)
 	}
 	o := opts.orDefaults()
-	return Dial(name, func() (mcp.Transport, error) { return command(argv, &o), nil }, &o)
+	return Dial(name, func() (mcp.Transport, error) { return newCommand(argv, &o), nil }, &o)
 }
 
 // URL returns a host at an endpoint of Streamable HTTP.
@@ -130,7 +134,7 @@ func URL(name, endpoint string, opts *Options) (*Host, error) {
 	client := httpClient(&o)
 	return Dial(name, func() (mcp.Transport, error) {
 		// The stream of its own would bring nothing that the SDK passes on.
-		return &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: client, DisableStandaloneSSE: true, MaxRetries: -1}, nil
+		return &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: client, DisableStandaloneSSE: true, MaxRetries: -1, MaxEventSize: maxAnswer}, nil
 	}, &o)
 }
 

@@ -28,19 +28,11 @@ import (
 const asHost = "UNDOLOG_TEST_HOST"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asHost) != "" {
-		serveStdio()
+	if role := os.Getenv(asHost); role != "" {
+		playHost(role)
 		return
 	}
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"))
-}
-
-func serveStdio() {
-	s := mcp.NewServer(&mcp.Implementation{Name: "host"}, &mcp.ServerOptions{Capabilities: house().Capabilities()})
-	if err := house().Install(s); err != nil {
-		panic(err)
-	}
-	_ = s.Run(context.Background(), &mcp.StdioTransport{}) // its end is the test's
 }
 
 const patience = 20 * time.Second
@@ -75,6 +67,11 @@ func house() *interceptors.Server {
 		})(fmt.Sprintf("v%d", i), false)
 	}
 	if err := s.Add(&interceptors.Mutator{
+		Descriptor: interceptors.Descriptor{Name: "large", Hooks: always},
+		Mutate: func(context.Context, *interceptors.Invocation) (*interceptors.Change, error) {
+			return &interceptors.Change{Payload: fmt.Appendf(nil, `"%s"`, bytes.Repeat([]byte("x"), 20<<20))}, nil
+		},
+	}, &interceptors.Mutator{
 		Descriptor: interceptors.Descriptor{Name: "mark", Hooks: always},
 		Mutate: func(context.Context, *interceptors.Invocation) (*interceptors.Change, error) {
 			return &interceptors.Change{Payload: json.RawMessage(`{"n":9007199254740993,"marked":true}`)}, nil
@@ -97,7 +94,7 @@ func program(t *testing.T, opts *hosts.Options) *hosts.Host {
 	if opts == nil {
 		opts = &hosts.Options{}
 	}
-	opts.Env = append(opts.Env, asHost+"=1")
+	opts.Env = append(opts.Env, asHost+"=plain")
 	opts.Stderr = os.Stderr
 	h, err := hosts.Command("far", []string{os.Args[0]}, opts)
 	if err != nil {
@@ -169,7 +166,7 @@ func TestHost_RunsLikeALocalOne(t *testing.T) {
 				t.Fatal(err)
 			}
 			off := chain.Override{Disabled: true}
-			if err := c.Use(h, &chain.HostPolicy{Overrides: map[string]chain.Override{"die": off, "hang": off}}); err != nil {
+			if err := c.Use(h, &chain.HostPolicy{Overrides: map[string]chain.Override{"die": off, "hang": off, "large": off}}); err != nil {
 				t.Fatal(err)
 			}
 			r := c.Execute(t.Context(), &chain.PhaseParams{
@@ -376,7 +373,7 @@ func TestHost_AnswersWithoutAnEndAreGivenUpOn(t *testing.T) {
 	if res, err := host.Invoke(ctx, invoke("allow", 0)); err == nil {
 		t.Fatalf("Invoke returned %v, want an error", res)
 	}
-	if got := sent.Load(); got > 64<<20 {
+	if got := sent.Load(); got > 128<<20 {
 		t.Errorf("%d bytes were taken from the host", got)
 	}
 }

@@ -5,24 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
 	"strings"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
-
-const terminateAfter = 3 * time.Second
-
-func command(argv []string, o *Options) *mcp.CommandTransport {
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), o.Env...)
-	cmd.Stderr = o.Stderr
-	apart(cmd)
-	return &mcp.CommandTransport{Command: cmd, TerminateDuration: terminateAfter}
-}
 
 // httpClient adds the headers to what the caller's client does.
 func httpClient(o *Options) *http.Client {
@@ -41,9 +28,9 @@ func httpClient(o *Options) *http.Client {
 	return client
 }
 
-// maxAnswer is the size above which an answer is not read: the same that the SDK has for a line of a command
-// and for an event of a stream.
-const maxAnswer = 16 << 20
+// maxAnswer is the size above which an answer is not read, be it a line, a body or an event of a stream: as
+// much as a gateway takes from a server.
+const maxAnswer = 64 << 20
 
 // bounded keeps a host from filling our memory by an answer that does not end.
 type bounded struct{ next http.RoundTripper }
