@@ -34,7 +34,7 @@ var importRules = []struct {
 	{"store", []string{"effect"}, "the log knows no protocol and no backend"},
 	{"store/sqlite", []string{"effect", "store"}, "a backend knows no other backend"},
 	{"store/drivertest", []string{"effect", "store"}, "one suite over every backend"},
-	{"effectinterceptor", []string{"effect", "interceptors", "store", "internal/splice", "internal/faults"}, "works with any engine, so it imports none"},
+	{"effectinterceptor", []string{"effect", "interceptors", "store", "internal/jcs", "internal/splice", "internal/faults"}, "works with any engine, so it imports none"},
 	{"effectchain", []string{"chain", "effect", "effectinterceptor", "interceptors"}, "the one place where a chain and effects meet"},
 	{"gateway", []string{"chain", "interceptors", "internal/splice", "internal/faults", "internal/subprocess"}, "relays and runs a chain; what an effect is it never learns"},
 	{"cmd/undolog", []string{"chain", "chainfile", "hosts", "effect", "effectchain", "effectinterceptor", "gateway", "interceptors", "store", "store/sqlite", "internal/splice", "conformance", "conformance/..."}, "wiring"},
@@ -43,6 +43,8 @@ var importRules = []struct {
 	{"internal/barewriter", []string{"store", "store/sqlite"}, "writes the log's rows with the log's types"},
 	{"e2e", nil, "tests through the programs alone"},
 	{"internal/mcptest", nil, "raw clients for tests"},
+	{"internal/pgcluster", nil, "runs PostgreSQL, whatever is kept in it"},
+	{"internal/pgtest", []string{"internal/pgcluster"}, "databases for tests, whatever is kept in them"},
 	{"bench", []string{"chain", "effect", "effectchain", "effectinterceptor", "interceptors", "store", "store/sqlite", "internal/barewriter"}, "measures the parts it wires"},
 	{"examples/...", []string{"chain", "effect", "effectchain", "effectinterceptor", "interceptors", "store", "store/sqlite", "examples/..."}, "what a user could write"},
 }

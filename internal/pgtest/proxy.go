@@ -1,0 +1,212 @@
+package pgtest
+
+import (
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+)
+
+// Direction is a way through a Proxy.
+type Direction int
+
+// The ways through a Proxy.
+const (
+	ToServer Direction = iota
+	ToClient
+)
+
+// Proxy passes connections on to a server and breaks them as it is told. It is safe for concurrent use.
+type Proxy struct {
+	URL string // of the database through it
+
+	server   string
+	listener net.Listener
+	running  sync.WaitGroup
+
+	mu      sync.Mutex
+	resumed *sync.Cond // when a pause, or the proxy, ends
+	links   map[*link]bool
+	passed  [2]int64
+	limit   [2]int64 // at which total a connection is cut; negative: at none
+	paused  [2]bool
+	refuse  bool
+	cuts    int
+	closed  bool
+}
+
+// link is one client's connection and ours to the server.
+type link struct{ client, server net.Conn }
+
+func (l *link) close() {
+	l.client.Close()
+	l.server.Close()
+}
+
+// NewProxy starts a proxy before the database that the URL names, until the test has ended.
+func NewProxy(tb testing.TB, database string) *Proxy {
+	tb.Helper()
+	u, err := url.Parse(database)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := &Proxy{server: u.Host, listener: listener, links: map[*link]bool{}, limit: [2]int64{-1, -1}}
+	p.resumed = sync.NewCond(&p.mu)
+	u.Host = listener.Addr().String()
+	p.URL = u.String()
+	p.running.Go(p.accept)
+	tb.Cleanup(p.close)
+	return p
+}
+
+// Passed is how many bytes have gone each way through all connections.
+func (p *Proxy) Passed() (toServer, toClient int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.passed[ToServer], p.passed[ToClient]
+}
+
+// CutAfter lets n more bytes pass that way, over all connections, and then cuts the connection that they
+// went over, once: the side that they went to has got exactly these. Zero cuts at the next byte, before it
+// passes.
+func (p *Proxy) CutAfter(d Direction, n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.limit[d] = p.passed[d] + n
+}
+
+// Cuts is how many connections CutAfter has cut.
+func (p *Proxy) Cuts() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cuts
+}
+
+// Disarm takes back a CutAfter that has not cut.
+func (p *Proxy) Disarm() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.limit = [2]int64{-1, -1}
+}
+
+// Pause holds what goes that way until Resume.
+func (p *Proxy) Pause(d Direction) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paused[d] = true
+}
+
+// Resume ends both pauses.
+func (p *Proxy) Resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paused = [2]bool{}
+	p.resumed.Broadcast()
+}
+
+// Refuse says whether new connections are refused.
+func (p *Proxy) Refuse(refuse bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse = refuse
+}
+
+// Drop cuts every connection that there is.
+func (p *Proxy) Drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.close()
+	}
+}
+
+func (p *Proxy) close() {
+	p.listener.Close()
+	p.mu.Lock()
+	p.closed = true
+	for l := range p.links {
+		l.close()
+	}
+	p.resumed.Broadcast()
+	p.mu.Unlock()
+	p.running.Wait()
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		p.running.Go(func() { p.serve(client) })
+	}
+}
+
+func (p *Proxy) serve(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", p.server)
+	if err != nil {
+		return
+	}
+	l := &link{client, server}
+	if !p.admit(l) {
+		l.close()
+		return
+	}
+	var both sync.WaitGroup
+	both.Go(func() { p.pump(l, ToServer, client, server) })
+	both.Go(func() { p.pump(l, ToClient, server, client) })
+	both.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.links, l)
+}
+
+func (p *Proxy) admit(l *link) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.refuse {
+		return false
+	}
+	p.links[l] = true
+	return true
+}
+
+// pump passes bytes one way until either side ends; then both do.
+func (p *Proxy) pump(l *link, d Direction, from, to net.Conn) {
+	defer l.close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		pass, cut := p.take(d, n)
+		if pass > 0 {
+			if _, err := to.Write(buf[:pass]); err != nil {
+				return
+			}
+		}
+		if err != nil || cut {
+			return
+		}
+	}
+}
+
+// take says how many of n bytes pass, and whether the connection is then cut.
+func (p *Proxy) take(d Direction, n int) (pass int, cut bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.paused[d] && !p.closed {
+		p.resumed.Wait()
+	}
+	pass = n
+	if limit := p.limit[d]; limit >= 0 && n > 0 && p.passed[d]+int64(n) >= limit {
+		pass, cut = int(limit-p.passed[d]), true
+		p.limit[d] = -1
+		p.cuts++
+	}
+	p.passed[d] += int64(pass)
+	return pass, cut
+}
