@@ -1,12 +1,13 @@
-# Needs Go (the version in go.mod or newer). test-peers needs Node 20 as well. The race detector needs a C
-# compiler: without one the tests run without it, unless RACE=-race demands it.
+# Needs Go (the version in go.mod or newer); test and bench-pg need PostgreSQL 15 and PgBouncer as well, and
+# install them as root on Debian and Ubuntu; test-peers needs Node 20. The race detector needs a C compiler:
+# without one the tests run without it, unless RACE=-race demands it.
 GO ?= go
 RACE ?= $(if $(shell command -v $(firstword $(shell $(GO) env CC))),-race)
 export CGO_ENABLED = 0
 
 GOTEST = CGO_ENABLED=$(if $(RACE),1,0) $(GO) test $(RACE)
 
-.PHONY: help build demo test test-peers check fuzz bench soak clean
+.PHONY: help build demo test test-peers check fuzz bench bench-pg soak clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -34,6 +35,10 @@ fuzz: ## every fuzz target for 60 s
 
 bench: build ## one table of figures, each as a ratio to a baseline of the same run
 	$(GO) run ./bench -bin bin
+
+bench-pg: ## the same for PostgreSQL: a cluster of its own, beside pgbench, PgBouncer, SQLite and DBOS
+	./scripts/postgres
+	$(GO) run ./bench/pg
 
 soak: ## the crash rounds of the tests, many more of them
 	UNDOLOG_SOAK=1 $(GOTEST) -count=1 -timeout 60m -run 'Crash|Processes' ./e2e/...
