@@ -33,7 +33,7 @@ func (s *Server) Handler(opts *HTTPOptions) (http.Handler, error) {
 	if opts != nil {
 		o = *opts
 	}
-	server, err := s.mcpServer(o.Implementation)
+	server, err := s.MCPServer(o.Implementation)
 	if err != nil {
 		return nil, err
 	}
@@ -56,18 +56,6 @@ func (s *Server) Handler(opts *HTTPOptions) (http.Handler, error) {
 		}
 	}
 	return guard.Handler(routed), nil
-}
-
-// mcpServer makes an MCP server that serves the interceptors and nothing else.
-func (s *Server) mcpServer(impl *mcp.Implementation) (*mcp.Server, error) {
-	if impl == nil {
-		impl = &mcp.Implementation{Name: "interceptors"}
-	}
-	server := mcp.NewServer(impl, &mcp.ServerOptions{Capabilities: s.Capabilities(), Logger: s.log})
-	if err := s.Install(server); err != nil {
-		return nil, err
-	}
-	return server, nil
 }
 
 func (o *HTTPOptions) maxBody() int64 {

@@ -95,11 +95,11 @@ func runServe(cmd *cobra.Command, f *serveFlags) (err error) {
 }
 
 func serveStdio(cmd *cobra.Command, host *interceptors.Server) error {
-	server := mcp.NewServer(implementation(), &mcp.ServerOptions{Capabilities: host.Capabilities()})
-	if err := host.Install(server); err != nil {
+	server, err := host.MCPServer(implementation())
+	if err != nil {
 		return err
 	}
-	err := server.Run(cmd.Context(), &mcp.StdioTransport{MaxLineLength: 64 << 20})
+	err = server.Run(cmd.Context(), &mcp.StdioTransport{MaxLineLength: 64 << 20})
 	if cmd.Context().Err() != nil {
 		return nil
 	}
