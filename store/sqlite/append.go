@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 
@@ -32,7 +31,7 @@ func (t *tx) append(tenant string, move *effect.Transition) (*effect.Record, err
 	if err != nil {
 		return nil, err
 	}
-	if t.mayMove(was, move) {
+	if store.MayMove(was, move, t.now) {
 		if r, err := t.move(was, move); r != nil || err != nil {
 			return r, err
 		}
@@ -43,42 +42,19 @@ func (t *tx) append(tenant string, move *effect.Transition) (*effect.Record, err
 // move inserts the transition and returns the moved record, which shares no bytes with the transition;
 // nil when the ordinal was taken.
 func (t *tx) move(was *effect.Record, move *effect.Transition) (*effect.Record, error) {
-	r := *was
-	r.State, r.Ordinal, r.Attempt, r.ChangedAt = move.State, move.Ordinal, move.Attempt, move.At
-	r.By, r.Reason, r.Continuation = move.By, move.Reason, move.Continuation
-	r.LeaseUntil, r.TimeoutAt, r.Delivered = move.LeaseUntil, move.TimeoutAt, false
-	if move.At.IsZero() {
-		r.ChangedAt = t.now
+	at := move.At
+	if at.IsZero() {
+		at = t.now
 	}
-	if move.Owner != "" {
-		r.Owner = move.Owner // else the attempt stays its owner's
-	}
-	inserted, err := t.insertTransition(&r, false, move.Answer)
+	r := store.Moved(was, move, at)
+	inserted, err := t.insertTransition(r, false, move.Answer)
 	if err != nil {
 		return nil, fmt.Errorf("insert transition of effect %s: %w", r.ID, err)
 	}
 	if !inserted {
 		return nil, nil
 	}
-	if move.Answer.Kind != effect.AnswerNone {
-		r.Answer = move.Answer
-		r.Answer.Body = bytes.Clone(move.Answer.Body)
-	}
-	return &r, nil
-}
-
-// mayMove is the fence. A live claim is moved by its owner only; whoever holds no claim (a person, a
-// probe) moves what is in doubt or waits.
-func (t *tx) mayMove(was *effect.Record, move *effect.Transition) bool {
-	switch {
-	case move.Ordinal != was.Ordinal+1, !effect.CanMove(was.State, move.State):
-		return false
-	case move.State != effect.StateClaimed && move.Attempt != was.Attempt:
-		return false
-	case move.Owner != "":
-		return move.Owner == was.Owner
-	}
-	return was.StateAt(t.now) != effect.StateClaimed
+	return r, nil
 }
 
 // insertTransition writes where r stands now as its next move; false when another move took its place.

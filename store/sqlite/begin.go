@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/store"
@@ -38,7 +37,7 @@ func (t *tx) begin(p *store.Begin) (*store.Begun, error) {
 	case effect.ActReclaim, effect.ActContinue:
 		r, err = t.reclaim(p, &v, facts.Latest)
 	default:
-		return &store.Begun{Verdict: v, Record: shown(p, facts, &v)}, nil
+		return &store.Begun{Verdict: v, Record: p.Shown(facts, &v)}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -56,7 +55,7 @@ func (t *tx) beginNew(p *store.Begin) (*store.Begun, error) {
 	if v.Action != effect.ActInsert {
 		return nil, nil
 	}
-	r := t.newRecord(p, &v)
+	r := p.NewRecord(&v, t.now)
 	if inserted, err := t.insertIfNew(r); !inserted || err != nil {
 		return nil, err
 	}
@@ -68,21 +67,7 @@ func (t *tx) beginNew(p *store.Begin) (*store.Begun, error) {
 
 func (t *tx) claimed(v effect.Verdict, r *effect.Record) *store.Begun {
 	t.rememberClaim(r)
-	return &store.Begun{Verdict: v, Record: r, Claim: &effect.Claim{
-		Effect: r.ID, Tenant: r.Tenant, Attempt: r.Attempt, Ordinal: r.Ordinal, Owner: r.Owner,
-	}}
-}
-
-// shown is the effect that a call which may not run is told of: nothing of another principal's.
-func shown(p *store.Begin, f *effect.Facts, v *effect.Verdict) *effect.Record {
-	r := f.Latest
-	if r == nil && v.Lookalike != "" {
-		r = f.Lookalike
-	}
-	if r != nil && r.Principal != p.Call.Principal && !p.Contract.ShareTenant {
-		return nil
-	}
-	return r
+	return store.Claimed(v, r)
 }
 
 // facts gathers what effect.Decide wants to know, and no more than this call needs.
@@ -95,7 +80,7 @@ func (t *tx) facts(p *store.Begin) (*effect.Facts, error) {
 	f.Latest, err = one(t, selectRecord+`
 		WHERE e.tenant = ? AND e.signature = ?
 		ORDER BY e.generation DESC
-		LIMIT 1`, tenant(p.Call), p.Identity.Signature[:])
+		LIMIT 1`, p.Tenant(), p.Identity.Signature[:])
 	if err != nil {
 		return nil, err
 	}
@@ -181,11 +166,11 @@ func (t *tx) lookalike(p *store.Begin, f *effect.Facts) (err error) {
 		                WHERE tenant = ? AND window = ? AND rule IN ('key', 'run') AND tier <> 'read' AND signature <> ?
 		                ORDER BY seq DESC
 		                LIMIT 64)`+standing,
-		tenant(p.Call), p.Identity.Window[:], p.Identity.Signature[:], since)
+		p.Tenant(), p.Identity.Window[:], p.Identity.Signature[:], since)
 	if err == nil && f.Lookalike == nil && p.Identity.Rule != effect.RuleWindow {
 		f.Lookalike, err = one(t, selectRecord+`
 			WHERE e.tenant = ? AND e.signature = ?`+standing,
-			tenant(p.Call), p.Identity.Window[:], since)
+			p.Tenant(), p.Identity.Window[:], since)
 	}
 	if err != nil || f.Lookalike == nil {
 		return err
@@ -197,7 +182,7 @@ func (t *tx) lookalike(p *store.Begin, f *effect.Facts) (err error) {
 
 // insert claims a new generation; the unique signature makes it the only one.
 func (t *tx) insert(p *store.Begin, v *effect.Verdict) (*effect.Record, error) {
-	r := t.newRecord(p, v)
+	r := p.NewRecord(v, t.now)
 	if err := t.insertEffect(r); err != nil {
 		return nil, err
 	}
@@ -205,31 +190,6 @@ func (t *tx) insert(p *store.Begin, v *effect.Verdict) (*effect.Record, error) {
 		return nil, err
 	}
 	return r, t.useAgain(p, v)
-}
-
-func (t *tx) newRecord(p *store.Begin, v *effect.Verdict) *effect.Record {
-	c, id := p.Call, p.Identity
-	r := &effect.Record{
-		ID: p.ID, Tenant: tenant(c), Principal: c.Principal, Session: c.Session, Trace: c.Trace,
-		Server: c.Server, Tool: c.Tool, Tier: p.Contract.Tier,
-		Rule: id.Rule, Scope: id.Scope, Signature: id.Signature, Window: id.Window, Generation: v.Generation,
-		Key: c.Key, Run: c.Run, Occurrence: c.Occurrence,
-		Arguments: orEmptyObject(c.Arguments), ArgsDigest: id.Arguments, Complete: id.Complete,
-		Policy: p.Policy, Source: p.Contract.Source, LookalikeOf: v.Lookalike,
-		State: effect.StateClaimed, Attempt: 1, Owner: p.Owner, CreatedAt: t.now, ChangedAt: t.now,
-	}
-	t.lease(p, r)
-	return r
-}
-
-// lease says until when the claim holds: for a remote invoker a fixed time, else as long as the owner's
-// heart beats, and never past the tool's time-out.
-func (t *tx) lease(p *store.Begin, r *effect.Record) {
-	r.LeaseUntil = later(t.now, 0)
-	if p.Remote {
-		r.LeaseUntil = later(t.now, p.Contract.Lease)
-	}
-	r.TimeoutAt = later(t.now, p.Contract.Timeout)
 }
 
 func (t *tx) insertEffect(r *effect.Record) error {
@@ -289,21 +249,15 @@ func effectArgs(r *effect.Record) []any {
 
 // reclaim claims the next attempt of an effect, or the waiting one again.
 func (t *tx) reclaim(p *store.Begin, v *effect.Verdict, latest *effect.Record) (*effect.Record, error) {
-	r := *latest
-	r.State, r.Attempt, r.Ordinal, r.Owner = effect.StateClaimed, v.Attempt, latest.Ordinal+1, p.Owner
-	r.ChangedAt, r.By, r.Reason, r.Delivered, r.ArrivedAt = t.now, "", "", false, time.Time{}
-	t.lease(p, &r)
-	if v.Action == effect.ActReclaim {
-		r.Continuation = ""
-	}
+	r := p.Reclaimed(v, latest, t.now)
 	// The record was read in this transaction: nobody can have taken the ordinal.
-	if _, err := t.insertTransition(&r, v.Action == effect.ActReclaim, effect.Answer{}); err != nil {
+	if _, err := t.insertTransition(r, v.Action == effect.ActReclaim, effect.Answer{}); err != nil {
 		return nil, fmt.Errorf("claim effect %s again: %w", r.ID, err)
 	}
-	if err := t.beatWhenDue(p, &r); err != nil {
+	if err := t.beatWhenDue(p, r); err != nil {
 		return nil, err
 	}
-	return &r, t.useAgain(p, v)
+	return r, t.useAgain(p, v)
 }
 
 // useAgain notes that a granted run was used up by this claim.
@@ -312,16 +266,8 @@ func (t *tx) useAgain(p *store.Begin, v *effect.Verdict) error {
 		return nil
 	}
 	return t.insertEvent(&effect.Event{
-		At: t.now, Tenant: tenant(p.Call), Effect: v.UsesAgain, Kind: effect.EventAgainUsed,
+		At: t.now, Tenant: p.Tenant(), Effect: v.UsesAgain, Kind: effect.EventAgainUsed,
 		Principal: p.Call.Principal, Server: p.Call.Server, Tool: p.Call.Tool,
 		Detail: []byte(`{"by":"` + p.ID + `"}`),
 	})
-}
-
-// tenant is a call's tenant by the rule of effect.Call.
-func tenant(c *effect.Call) string {
-	if c.Tenant == "" {
-		return effect.DefaultTenant
-	}
-	return c.Tenant
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/store"
 )
 
 // maxClaims bounds how many claims are remembered; those of remote invokers may be settled elsewhere.
@@ -54,7 +55,7 @@ func (t *tx) takeClaim(tenant string, move *effect.Transition) *effect.Record {
 		return nil
 	}
 	delete(t.writer.known.claims, key)
-	if move.Owner == "" || !t.mayMove(r, move) {
+	if move.Owner == "" || !store.MayMove(r, move, t.now) {
 		return nil
 	}
 	return r

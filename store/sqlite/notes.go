@@ -35,7 +35,7 @@ func (t *tx) write(n *store.Notes) error {
 func (t *tx) insertRead(read *effect.Record) error {
 	r := *read
 	r.Signature, r.Generation, r.Attempt, r.Ordinal = effect.Signature{}, 1, 1, 1
-	r.Arguments = orEmptyObject(r.Arguments)
+	r.Arguments = store.OrEmptyObject(r.Arguments)
 	if err := t.insertEffect(&r); err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/undolog/undolog/effect"
 )
@@ -175,20 +174,4 @@ func blob(d [32]byte) []byte {
 		return nil
 	}
 	return d[:]
-}
-
-// orEmptyObject is the arguments of a call that gave none.
-func orEmptyObject(b []byte) []byte {
-	if len(b) == 0 {
-		return []byte("{}")
-	}
-	return b
-}
-
-// later is when something that lasts d from now ends; the zero time when it lasts for ever.
-func later(now time.Time, d time.Duration) time.Time {
-	if d <= 0 {
-		return time.Time{}
-	}
-	return now.Add(d)
 }
