@@ -10,6 +10,7 @@
 package jcs
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 
@@ -39,6 +40,16 @@ func (e *Error) Error() string {
 // Canonical returns the canonical form of one JSON text in a slice of its own; src is only read. Every
 // error is an *Error. Canonical is safe for concurrent use.
 func Canonical(src []byte) ([]byte, error) {
+	p := plains.Get().(*plain)
+	defer plains.Put(p)
+	if p.read(src) {
+		return bytes.Clone(p.dst), nil
+	}
+	return canonical(src)
+}
+
+// canonical is Canonical for any text.
+func canonical(src []byte) ([]byte, error) {
 	if f := scan(src); f != nil {
 		return nil, &Error{Pointer: f.pointer(src), Reason: f.reason}
 	}

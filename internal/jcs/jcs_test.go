@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 	oracle "github.com/gowebpki/jcs"
 
@@ -119,6 +120,27 @@ func TestCanonical_LeavesItsInputAlone(t *testing.T) {
 	}
 }
 
+func TestCanonical_PlainTextsAreNoSpecialCase(t *testing.T) {
+	for _, src := range []string{
+		`{}`, `[]`, `{"b":1,"a":2}`, `{"b":{"d":1,"c":[{"z":0,"y":1}]},"a":"x"}`, ` { "b" : [ 1 , -2 ] , "a" : { } } `,
+		`{"a":1,"a":1}`, `{"b":1,"a":2,"b":3}`, `{"ab":1,"a":2,"":3}`, `{"a":1,}`, `{"a" 1}`, `{a:1}`, `[1,]`, `[,1]`, `[1 2]`, `{"a":1}}`, `[`, `{"a`,
+		`0`, `-0`, `-`, `01`, `-01`, `1.`, `.5`, `1.50`, `-0.5`, `0.0`, `-0.0`, `1.0`, `0.000001`, `0.0000001`, `1e5`, `1.5e5`, `1-1`, `9007199254740993`,
+		`123456789012345678901.5`, `999999999999999999999.5`, `1234567890123456789012.5`, `0.1234567890123456789012345678901234567890123456789012345678901234567890`,
+		`true`, `tru`, `truex`, `false`, `null`, `nul`, `"a\n"`, `"\"q\" \\ \b\f\n\r\t"`, `"\/"`, `"a\`, `"a\\"`, `"\x"`, `{"a\n":1}`, `"a\u0041"`, "\"\x01\"", "\"12345678\x1f\"", "\"1234567\x1f\"", "\"\x7f\"",
+		`"é"`, `{"é":1,"a":2}`, `{"\uff20":1,"😀":2}`, "\"\xff\"", "\"12345678\xff\"", "\"\xed\xa0\x80\"", "\ufeff1", "",
+		strings.Repeat("[", 64) + strings.Repeat("]", 64), strings.Repeat("[", 65) + strings.Repeat("]", 65),
+	} {
+		got, err := jcs.Canonical([]byte(src))
+		want, wantErr := jcs.General([]byte(src))
+		if diff := cmp.Diff(string(want), string(got)); diff != "" || (err == nil) != (wantErr == nil) {
+			t.Errorf("Canonical of %q: %v, want %v (-want +got)\n%s", src, err, wantErr, diff)
+		}
+		if valid := jsontext.Value(src).IsValid(); jcs.Valid([]byte(src)) != valid {
+			t.Errorf("Valid(%q) = %t", src, !valid)
+		}
+	}
+}
+
 // FuzzCanonical compares with another implementation of RFC 8785 wherever both accept a value: that one
 // rounds integers, and is laxer about what is JSON.
 func FuzzCanonical(f *testing.F) {
@@ -130,6 +152,13 @@ func FuzzCanonical(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {
 		got, err := jcs.Canonical(src)
+		general, generalErr := jcs.General(src)
+		if !bytes.Equal(general, got) || (err == nil) != (generalErr == nil) {
+			t.Fatalf("Canonical = %s, %v; in general %s, %v", got, err, general, generalErr)
+		}
+		if valid := jsontext.Value(src).IsValid(); jcs.Valid(src) != valid {
+			t.Fatalf("Valid(%s) = %t", src, !valid)
+		}
 		if err != nil {
 			var refused *jcs.Error
 			if !errors.As(err, &refused) {
@@ -167,7 +196,7 @@ func hasLongInteger(canonical []byte) bool {
 
 func BenchmarkCanonical1KiB(b *testing.B) {
 	src := []byte(`{"to":"someone@example.com","subject":"an invoice","amount":1250.50,"lines":[` +
-		strings.Repeat(`{"sku":"A-1","count":3,"price":12.5,"note":"caf\u00e9"},`, 15) + `{}],"id":9007199254740993}`)
+		strings.Repeat(`{"sku":"A-1","count":3,"price":12.5,"note":"café\n"},`, 15) + `{}],"id":9007199254740993}`)
 	b.SetBytes(int64(len(src)))
 	b.ReportAllocs()
 	for b.Loop() {
