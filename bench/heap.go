@@ -41,7 +41,6 @@ func (b *bench) heap(ctx context.Context) error {
 		}
 		b.reportHeap(percent, made, heap, first)
 	}
-	ei.Close()
 	return errors.Join(c.Drain(ctx), log.Close())
 }
 

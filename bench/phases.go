@@ -57,7 +57,6 @@ func (b *bench) phases(ctx context.Context) error {
 		ratio: with.allocs() / without.allocs(),
 		goal:  goal(fmt.Sprintf("%+.0f a phase, ≤ 60", perPhase), perPhase <= 60),
 	})
-	ei.Close()
 	return log.Close()
 }
 

@@ -60,7 +60,6 @@ func BenchmarkCall(b *testing.B) {
 			b.Fatal(err)
 		}
 		benchCall(b, c)
-		ei.Close()
 		if err := log.Close(); err != nil {
 			b.Error(err)
 		}

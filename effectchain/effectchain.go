@@ -36,7 +36,7 @@ type Options struct {
 
 // New returns a chain with the effect interceptors on it, told of every end of a call. More hosts are
 // added by its Use; undolog/effect stays nearest the target whatever they are. Drain the chain, then
-// close ei, then the log.
+// close the log.
 func New(ei *effectinterceptor.Interceptors, opts *Options) (*chain.Chain, error) {
 	var o Options
 	if opts != nil {

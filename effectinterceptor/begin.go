@@ -47,7 +47,7 @@ func (i *Interceptors) beginRead(in *interceptors.Invocation, c *toolCall, o *op
 // claim asks the log, waits where an equal call is under way, and does what the log decided. A call that
 // waited asks again when its answer is no answer: the other's was never sent, or may safely run again.
 func (i *Interceptors) claim(ctx context.Context, in *interceptors.Invocation, c *toolCall, o *open) (*interceptors.Change, error) {
-	deadline := i.joinDeadline(ctx)
+	var deadline time.Time // of waiting, from when it begins
 	faults.Point("before-begin")
 	for first := true; ; first = false {
 		if !first {
@@ -75,6 +75,9 @@ func (i *Interceptors) claim(ctx context.Context, in *interceptors.Invocation, c
 		}
 		if begun.Verdict.Action != effect.ActJoin {
 			return nil, i.answer(in, o, begun)
+		}
+		if deadline.IsZero() {
+			deadline = i.joinDeadline(ctx)
 		}
 		if err := i.join(ctx, in, o, begun.Record, deadline); err != nil {
 			return nil, err

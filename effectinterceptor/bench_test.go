@@ -100,7 +100,6 @@ func newPhases(b *testing.B) *phases {
 		},
 	}
 	b.Cleanup(func() {
-		p.ei.Close()
 		if err := log.Close(); err != nil {
 			b.Error(err)
 		}

@@ -86,7 +86,6 @@ func TestCatalog_SeesWhatAnotherProcessLearned(t *testing.T) {
 	if err := other.Register(host, effectinterceptor.OwnEngine); err != nil {
 		t.Fatal(err)
 	}
-	defer other.Close()
 	w.alice().with(exchange("1")).run(`{"name":"look"}`, `{}`)
 	elsewhere := *w
 	elsewhere.host, elsewhere.ei = host, other

@@ -4,17 +4,16 @@ import (
 	"context"
 	"errors"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/interceptors"
+	"github.com/undolog/undolog/internal/jcs"
 )
 
 // guardRequest refuses early what the claim would refuse as malformed, so that no other interceptor
 // works on it. It decides nothing else: what is allowed is decided where it is enforced, in the claim.
 // In process it looks only for what two interceptors could read in two ways.
 func (i *Interceptors) guardRequest(in *interceptors.Invocation) (*interceptors.Verdict, error) {
-	if in.Caller.Local && jsontext.Value(in.Payload).IsValid() {
+	if in.Caller.Local && jcs.Valid(in.Payload) {
 		return interceptors.Allow(), nil
 	}
 	var bad *effect.InvalidError

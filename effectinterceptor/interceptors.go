@@ -52,10 +52,9 @@ type Interceptors struct {
 	catalog *catalog
 
 	lastConfig atomic.Pointer[readConfig]
-	background background
 }
 
-// New returns the interceptors over log. Close them before the log.
+// New returns the interceptors over log.
 func New(log *store.Log, opts *Options) *Interceptors {
 	var o Options
 	if opts != nil {
@@ -83,10 +82,6 @@ func New(log *store.Log, opts *Options) *Interceptors {
 		catalog: newCatalog(log, o.Now),
 	}
 }
-
-// Close waits for the outcomes that are being recorded. One that comes later is given to the log by its
-// own caller.
-func (i *Interceptors) Close() { i.background.close() }
 
 // Engine says who runs the interceptors.
 type Engine bool
@@ -117,6 +112,7 @@ func (i *Interceptors) guard() *interceptors.Validator {
 			ConfigSchema: configSchema,
 		},
 		DefaultConfig: noConfig,
+		ReadsOnly:     true,
 		Validate: func(ctx context.Context, in *interceptors.Invocation) (*interceptors.Verdict, error) {
 			if in.Phase == interceptors.PhaseRequest {
 				return i.guardRequest(in)
@@ -138,6 +134,7 @@ func (i *Interceptors) effect() *interceptors.Mutator {
 			ConfigSchema: configSchema,
 		},
 		DefaultConfig: noConfig,
+		ReadsOnly:     true,
 		Mutate: func(ctx context.Context, in *interceptors.Invocation) (*interceptors.Change, error) {
 			if in.Phase == interceptors.PhaseRequest {
 				return i.begin(ctx, in)
@@ -159,6 +156,7 @@ func (i *Interceptors) audit() *interceptors.Validator {
 			ConfigSchema: configSchema,
 		},
 		DefaultConfig: noConfig,
+		ReadsOnly:     true,
 		Validate:      i.auditOperation,
 	}
 }
@@ -175,6 +173,7 @@ func (i *Interceptors) catalogue() *interceptors.Validator {
 			ConfigSchema: configSchema,
 		},
 		DefaultConfig: noConfig,
+		ReadsOnly:     true,
 		Validate:      i.learnTools,
 	}
 }

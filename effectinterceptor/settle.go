@@ -22,8 +22,8 @@ type End struct {
 
 // Settled records the end of the dispatch of an exchange: once with what is first known, and once more
 // if an answer still comes after it was lost, or if the first answer was the handle of a task that has ended
-// now. It returns when the outcome is durable, or when recording
-// it was left to the background; an exchange that is no effect, or that was answered or settled already,
+// now. It returns when the outcome is durable, or when the log
+// goes on recording it by itself; an exchange that is no effect, or that was answered or settled already,
 // is ignored.
 func (i *Interceptors) Settled(ctx context.Context, exchange string, end End) {
 	o := i.open.only(localExchange(exchange))
@@ -156,29 +156,9 @@ func (o *open) end(kind effect.OutcomeKind) bool {
 	return true
 }
 
-// settleGrace is how long an answer is held back for the record of it. A log that takes longer goes on
-// by itself, and the lease covers what it cannot write.
-const settleGrace = 5 * time.Second
-
+// record gives the log an outcome. An answer is held back for as long as the log takes to record it or to
+// say that it goes on by itself; the lease covers what it cannot write.
 func (i *Interceptors) record(ctx context.Context, o *open, out effect.Outcome) {
-	recorded := make(chan struct{})
-	started := i.background.start(func() {
-		defer close(recorded)
-		i.write(ctx, o, out)
-	})
-	if !started { // closed: the log says what becomes of it
-		i.write(ctx, o, out)
-		return
-	}
-	grace := time.NewTimer(settleGrace)
-	defer grace.Stop()
-	select {
-	case <-recorded:
-	case <-grace.C:
-	}
-}
-
-func (i *Interceptors) write(ctx context.Context, o *open, out effect.Outcome) {
 	r, err := i.log.Settle(ctx, *o.claim, o.contract, out)
 	if err != nil {
 		i.opts.Logger.ErrorContext(ctx, "outcome not recorded yet", slog.String("effect", o.claim.Effect), slog.Any("error", err))

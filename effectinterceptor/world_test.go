@@ -174,7 +174,6 @@ func (w *world) open() {
 		w.t.Fatal(err)
 	}
 	w.shut = sync.OnceFunc(func() {
-		w.ei.Close()
 		if err := w.log.Close(); err != nil {
 			w.t.Error(err)
 		}

@@ -24,8 +24,8 @@ type Options struct {
 	FlushEvery time.Duration
 	// QueueSize bounds how many of them wait; more make their callers wait. Defaults to 4096.
 	QueueSize int
-	// SettleTimeout bounds one attempt at recording an outcome, whatever the caller's context says.
-	// Defaults to 45 s.
+	// SettleTimeout is how long Settle waits for the outcome to be recorded, whatever the caller's context
+	// says, before the log goes on by itself. Defaults to 5 s.
 	SettleTimeout time.Duration
 }
 
@@ -82,7 +82,7 @@ func resolved(opts *Options) Options {
 		o.QueueSize = 4096
 	}
 	if o.SettleTimeout <= 0 {
-		o.SettleTimeout = 45 * time.Second
+		o.SettleTimeout = 5 * time.Second
 	}
 	return o
 }
@@ -98,7 +98,7 @@ func (l *Log) Close() error {
 	}
 	l.end()
 	l.tasks.Wait() // the notebook's last flush included
-	ctx, cancel := context.WithTimeout(context.Background(), l.opts.SettleTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
 	var endErr error
 	if l.heart.hasBeaten() {
@@ -131,7 +131,10 @@ func (l *Log) spawn(run func()) bool {
 	return true
 }
 
+// writeTimeout bounds one attempt at a write that nobody waits for.
+const writeTimeout = 45 * time.Second
+
 // detached is a context for work that MUST NOT end with its caller.
-func (l *Log) detached(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), l.opts.SettleTimeout)
+func detached(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), timeout)
 }

@@ -185,7 +185,7 @@ func (l *Log) flush() {
 		return
 	}
 	defer l.notes.written()
-	ctx, cancel := l.detached(l.life)
+	ctx, cancel := detached(l.life, writeTimeout)
 	defer cancel()
 	if err := l.driver.Write(ctx, notes); err != nil {
 		l.writeSingly(ctx, notes, err)

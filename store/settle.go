@@ -16,10 +16,11 @@ import (
 // then is. An outcome that comes late is taken when nobody else has moved the attempt: after a time-out
 // or a lost lease it still settles. When a person or another attempt was first, the effect is returned
 // as it is and a late answer is noted; that is no error, and neither is settling twice. On an error the
-// outcome is kept, the claim held, and recording tried again until the log is closed.
+// outcome is kept, the claim held, and recording tried again for as long as the log is open; so it is when
+// the first attempt takes longer than Options.SettleTimeout.
 func (l *Log) Settle(ctx context.Context, claim effect.Claim, contract *effect.Contract, outcome effect.Outcome) (*effect.Record, error) {
 	s := &settlement{log: l, claim: claim, outcome: outcome, to: effect.Settlement(contract, outcome)}
-	record, err := s.record(ctx)
+	record, err := s.record(ctx, l.opts.SettleTimeout)
 	if err != nil {
 		l.retrySettle(context.WithoutCancel(ctx), s)
 		return nil, fmt.Errorf("settle effect %s: %w", claim.Effect, err)
@@ -38,8 +39,8 @@ type settlement struct {
 
 // record appends the outcome after the claim or, when the same attempt was moved on meanwhile in a way
 // that leaves room for an answer, after that.
-func (s *settlement) record(ctx context.Context) (*effect.Record, error) {
-	ctx, cancel := s.log.detached(ctx)
+func (s *settlement) record(ctx context.Context, timeout time.Duration) (*effect.Record, error) {
+	ctx, cancel := detached(ctx, timeout)
 	defer cancel()
 	ordinal := s.claim.Ordinal + 1
 	for {
@@ -100,26 +101,39 @@ type lateDetail struct {
 	State   string `json:"state"` // the state in which it found the effect
 }
 
-// retrySettle keeps an outcome that could not be recorded and tries again, more and more slowly. Should
-// the heartbeat not be recorded either, the effect is in doubt to others.
+// retrySettle keeps an outcome that could not be recorded and tries again, more and more slowly, and once
+// more when the log is closed. Should the heartbeat not be recorded either, the effect is in doubt to others.
 func (l *Log) retrySettle(ctx context.Context, s *settlement) {
 	started := l.spawn(func() {
 		for wait := 250 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
-			select {
-			case <-l.life.Done():
-				l.logger.ErrorContext(ctx, "outcome not recorded", slog.String("effect", s.claim.Effect))
-				return
-			case <-time.After(wait):
-			}
-			_, err := s.record(ctx)
-			if err == nil || errors.Is(err, ErrNotFound) {
+			closing := l.sleep(wait)
+			_, err := s.record(ctx, writeTimeout)
+			switch {
+			case err == nil, errors.Is(err, ErrNotFound):
 				l.release(s.claim.Effect)
+				return
+			case closing:
+				l.notRecorded(ctx, s, err)
 				return
 			}
 			l.logger.WarnContext(ctx, "outcome not recorded yet", slog.String("effect", s.claim.Effect), slog.Any("error", err))
 		}
 	})
 	if !started {
-		l.logger.ErrorContext(ctx, "outcome not recorded", slog.String("effect", s.claim.Effect))
+		l.notRecorded(ctx, s, ErrClosed)
+	}
+}
+
+func (l *Log) notRecorded(ctx context.Context, s *settlement, err error) {
+	l.logger.ErrorContext(ctx, "outcome not recorded", slog.String("effect", s.claim.Effect), slog.Any("error", err))
+}
+
+// sleep pauses until the log is closed, which it then reports.
+func (l *Log) sleep(d time.Duration) (closing bool) {
+	select {
+	case <-l.life.Done():
+		return true
+	case <-time.After(d):
+		return false
 	}
 }

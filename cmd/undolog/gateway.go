@@ -114,7 +114,6 @@ func runGateway(cmd *cobra.Command, args []string, f *gatewayFlags) (err error) 
 		Policy: policy, Trust: func(string) bool { return policy == nil }, Delivery: true,
 		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: logger,
 	})
-	defer ei.Close()
 	opts, err := f.options(args, logger)
 	if err != nil {
 		return err

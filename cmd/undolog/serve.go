@@ -81,7 +81,6 @@ func runServe(cmd *cobra.Command, f *serveFlags) (err error) {
 		Policy: policy, Trust: func(string) bool { return policy == nil && f.trust },
 		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: logger,
 	})
-	defer ei.Close()
 	host := interceptors.NewServer(&interceptors.ServerOptions{Logger: logger, LegacyEnvelope: !f.strict, MaxConcurrent: 256})
 	if err := ei.Register(host, effectinterceptor.ForeignEngine); err != nil {
 		return err
