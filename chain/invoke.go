@@ -43,6 +43,9 @@ func (r *run) invoke(ctx context.Context, e *entry) outcome {
 		r.sort(e, err, &o)
 	} else {
 		o.result = res
+		if e.local {
+			res.DurationMs = o.elapsed.Milliseconds()
+		}
 	}
 	if o.failure != nil {
 		r.chain.opts.Logger.WarnContext(ctx, "interceptor failed",
@@ -146,52 +149,54 @@ func contained(ctx context.Context, host Host, params *interceptors.InvokeParams
 	return res, err
 }
 
-// invokeParams are the entry's own: nothing in them is shared with another invocation.
+// invokeParams are what an entry is invoked with. What a local server would have to copy for a handler that
+// may change it, it copies itself; to any other host nothing in them is shared with another invocation.
 func (r *run) invokeParams(e *entry) *interceptors.InvokeParams {
-	var own struct { // in one piece: they live as long as each other
-		params    interceptors.InvokeParams
-		context   interceptors.Context
-		principal interceptors.Principal
-	}
-	p := &own.params
-	*p = interceptors.InvokeParams{
+	p := &interceptors.InvokeParams{
 		Name:      e.descriptor.Name,
 		Event:     r.params.Event,
 		Phase:     r.params.Phase,
 		Payload:   r.current,
 		Config:    e.config,
 		TimeoutMs: e.timeoutMs,
-		Context:   &own.context,
-	}
-	r.describe(p.Context, &own.principal)
-	if !e.local { // a local server copies the payload itself
-		p.Payload = bytes.Clone(r.current)
 	}
 	if req := r.params.Request; req != nil {
 		p.Caller = req.Caller
 	}
+	if !e.local {
+		p.Payload, p.Context = bytes.Clone(r.current), r.describe()
+		return p
+	}
+	r.describeOnce.Do(func() { r.described = r.describe() })
+	p.Context = r.described
 	return p
 }
 
-// describe fills in an invocation's context; principal is where its principal may stand.
-func (r *run) describe(c *interceptors.Context, principal *interceptors.Principal) {
+// describe makes an invocation's context.
+func (r *run) describe() *interceptors.Context {
+	var own struct { // in one piece: they live as long as each other
+		context   interceptors.Context
+		principal interceptors.Principal
+	}
+	c := &own.context
 	c.Timestamp = r.timestamp
 	var attributes map[string]json.RawMessage
 	if req := r.params.Request; req != nil {
 		if req.Principal != nil {
-			*principal = *req.Principal
-			c.Principal = principal
+			own.principal = *req.Principal
+			c.Principal = &own.principal
 		}
 		c.TraceID, c.SpanID, c.SessionID = req.TraceID, req.SpanID, req.SessionID
 		attributes = req.Attributes
 	}
 	if r.exchange == nil {
 		c.Extra = maps.Clone(attributes)
-		return
+		return c
 	}
 	c.Extra = make(map[string]json.RawMessage, len(attributes)+1)
 	maps.Copy(c.Extra, attributes)
 	c.Extra[ExchangeKey] = r.exchange
+	return c
 }
 
 // checkEcho refuses a result that is not about this invocation. A host that echoes nothing at all is an

@@ -58,8 +58,11 @@ func (r *run) changeOf(e *entry, res *interceptors.Result) (json.RawMessage, err
 	if e.audit() {
 		return nil, nil
 	}
+	if e.local && res.Certain {
+		return res.Payload, nil
+	}
 	next := bytes.Clone(res.Payload) // the handler may keep and change its own
-	if r.params.Phase != interceptors.PhaseRequest || !isObject(r.current) || e.local && res.Certain {
+	if r.params.Phase != interceptors.PhaseRequest || !isObject(r.current) {
 		return next, nil
 	}
 	if !isObject(next) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/undolog/undolog/interceptors"
@@ -98,10 +99,10 @@ func (c *Chain) execute(ctx context.Context, p *PhaseParams) PhaseResult {
 	if !found {
 		return out
 	}
-	started := time.Now()
 	ctx, cancel := c.withDeadline(ctx)
 	defer cancel()
 	r := &run{chain: c, params: *p, out: out, current: p.Payload}
+	started := time.Now()
 	r.through(ctx, legs)
 	r.out.Elapsed = time.Since(started)
 	return r.out
@@ -154,6 +155,9 @@ type run struct {
 
 	timestamp string          // one for all
 	exchange  json.RawMessage // Exchange as a JSON text; nil: none
+
+	describeOnce sync.Once
+	described    *interceptors.Context // of every local invocation
 }
 
 // through takes the payload past every leg. An answer in the target's place goes no further.

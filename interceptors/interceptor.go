@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 )
 
-// Invocation is what a handler is given. Payload is the handler's own copy, bare: the wrapping
-// {method, params}, where an invoker uses it, is taken off before and put back after.
+// Invocation is what a handler is given. Payload and Config are the handler's own copies, unless it
+// ReadsOnly. The payload is bare: the wrapping {method, params}, where an invoker uses it, is taken off
+// before and put back after.
 type Invocation struct {
 	Event   string
 	Phase   Phase
@@ -34,7 +35,8 @@ type Change struct {
 	// Certain says that the handler answers for Payload and Info: they are JSON, Payload does not mean the
 	// same as what came, and the members of a request's params that are the protocol's own (requestState,
 	// inputResponses, in _meta progressToken and what is named io.modelcontextprotocol/…) are in it as they
-	// came. Nobody looks, which spares large payloads some readings. Defaults to no.
+	// came; and that Payload does not change any more. Nobody looks or copies, which spares large payloads
+	// some readings. Defaults to no.
 	Certain bool
 }
 
@@ -43,6 +45,9 @@ type Validator struct {
 	Descriptor
 	DefaultConfig json.RawMessage // used when an invocation has no config
 	Validate      func(ctx context.Context, in *Invocation) (*Verdict, error)
+	// ReadsOnly says that the handler changes no byte of what it is given, then or later: it gets the
+	// invoker's own bytes, which do not change either, and no copies. Defaults to no.
+	ReadsOnly bool
 }
 
 // Mutator changes a payload.
@@ -50,4 +55,7 @@ type Mutator struct {
 	Descriptor
 	DefaultConfig json.RawMessage
 	Mutate        func(ctx context.Context, in *Invocation) (*Change, error)
+	// ReadsOnly says that the handler changes no byte of what it is given, then or later: it gets the
+	// invoker's own bytes, which do not change either, and no copies. Defaults to no.
+	ReadsOnly bool
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"time"
 )
@@ -23,35 +24,58 @@ const (
 // *BlockError come back as the handler returned them; any other failure of a handler, a panic and an
 // unusable result included, is a *CrashError. With a TimeoutMs, Invoke returns a *TimeoutError when it is
 // over, cancels the handler's context and discards what it still returns; without one it returns when the
-// handler does. The payload is copied for the handler, never shared with it.
+// handler does. What the handler may change is copied for it. An invoker in the same process, which says
+// so by Caller.Local, measures by itself: Result.DurationMs is left to it.
 func (s *Server) Invoke(ctx context.Context, p *InvokeParams) (*Result, error) {
 	e, config, err := s.admit(p)
 	if err != nil {
 		return nil, err
 	}
 	w := unwrap(p)
-	payload, config := clones(w.inner, config)
+	payload := w.inner
+	if !e.readsOnly {
+		payload, config = clones(payload, config)
+	}
 	in := &Invocation{
 		Event:   p.Event,
 		Phase:   p.Phase,
 		Payload: payload,
 		Config:  config,
-		Context: p.Context,
+		Context: contextFor(e, p),
 		Meta:    p.Meta,
 		Caller:  p.Caller,
 	}
-	if in.Context == nil {
-		in.Context = new(Context)
+	var start time.Time
+	if !p.Caller.Local { // an engine in the same process looks at its own clock
+		start = time.Now()
 	}
-	start := time.Now()
 	r, err := s.run(ctx, e, in, p.TimeoutMs)
 	if err != nil {
 		return nil, s.failed(ctx, e, in, err)
 	}
 	r.Interceptor, r.Type, r.Phase = e.Name, e.Type, p.Phase
-	r.DurationMs = time.Since(start).Milliseconds()
+	if !p.Caller.Local {
+		r.DurationMs = time.Since(start).Milliseconds()
+	}
 	w.finish(r)
 	return r, nil
+}
+
+// contextFor is the context that a handler is given: of its own, unless it changes nothing.
+func contextFor(e *entry, p *InvokeParams) *Context {
+	switch {
+	case p.Context == nil:
+		return new(Context)
+	case e.readsOnly || !p.Caller.Local: // a message's is nobody else's
+		return p.Context
+	}
+	c := *p.Context
+	c.Extra = maps.Clone(c.Extra)
+	if c.Principal != nil {
+		principal := *c.Principal
+		c.Principal = &principal
+	}
+	return &c
 }
 
 // clones copies both into one piece of memory; appending to one does not reach the other.

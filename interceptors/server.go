@@ -60,6 +60,7 @@ type entry struct {
 	Descriptor
 	schema        *configSchema
 	defaultConfig json.RawMessage
+	readsOnly     bool
 	run           func(ctx context.Context, in *Invocation) (*Result, error)
 }
 
@@ -114,7 +115,7 @@ func (v *Validator) entry() (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &entry{Descriptor: d, defaultConfig: v.DefaultConfig, run: v.run}, nil
+	return &entry{Descriptor: d, defaultConfig: v.DefaultConfig, readsOnly: v.ReadsOnly, run: v.run}, nil
 }
 
 func (m *Mutator) entry() (*entry, error) {
@@ -122,7 +123,7 @@ func (m *Mutator) entry() (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &entry{Descriptor: d, defaultConfig: m.DefaultConfig, run: m.run}, nil
+	return &entry{Descriptor: d, defaultConfig: m.DefaultConfig, readsOnly: m.ReadsOnly, run: m.run}, nil
 }
 
 func ofType(d Descriptor, t Type, handled bool) (Descriptor, error) {
