@@ -115,7 +115,10 @@ func (c *Client) readPage(ctx context.Context, raw json.RawMessage) (page []Desc
 	for _, one := range wire.Interceptors {
 		var d Descriptor
 		switch err := json.Unmarshal(one, &d); {
+		case err == nil && c.opts.Strict && !exactPriority(one):
+			return nil, "", fmt.Errorf("the priority of interceptor %q is no int32", d.Name)
 		case err == nil:
+			c.notePriority(ctx, &d, one)
 			page = append(page, d)
 		case c.opts.Strict:
 			return nil, "", err
@@ -124,6 +127,25 @@ func (c *Client) readPage(ctx context.Context, raw json.RawMessage) (page []Desc
 		}
 	}
 	return page, wire.NextCursor, nil
+}
+
+// exactPriority reports whether a descriptor's priority is what the protocol has, or absent.
+func exactPriority(descriptor []byte) bool {
+	_, exact := readPriority(splice.Get(descriptor, "priorityHint"))
+	return exact
+}
+
+// notePriority tells of a priority that was read as near as can be.
+func (c *Client) notePriority(ctx context.Context, d *Descriptor, raw []byte) {
+	if exactPriority(raw) {
+		return
+	}
+	var taken Priority
+	if d.PriorityHint != nil {
+		taken = *d.PriorityHint
+	}
+	c.log.WarnContext(ctx, "interceptor's priority is no int32", slog.String("interceptor", d.Name),
+		slog.Int("request", int(taken.Request)), slog.Int("response", int(taken.Response)))
 }
 
 // Invoke calls one interceptor of a host. An error of the host is a *jsonrpc.Error, or a *RespondError

@@ -83,7 +83,8 @@ func (d Descriptor) shownHooks() []Hook {
 }
 
 // UnmarshalJSON reads a descriptor, older spellings too: a single hook, the phase "both" and the mode
-// "enforce" come out in today's form, the mode empty when it is active. A type or mode that is not known
+// "enforce" come out in today's form, the mode empty when it is active. A priority that is not quite one is
+// read as near as can be, since a hint must not take its interceptor out. A type or mode that is not known
 // is an error.
 func (d *Descriptor) UnmarshalJSON(raw []byte) error {
 	type plain Descriptor
@@ -99,12 +100,7 @@ func (d *Descriptor) UnmarshalJSON(raw []byte) error {
 	if wire.Hook != nil {
 		read.Hooks = append([]Hook{*wire.Hook}, read.Hooks...)
 	}
-	if len(wire.PriorityHint) > 0 && !isNull(wire.PriorityHint) {
-		read.PriorityHint = new(Priority)
-		if err := json.Unmarshal(wire.PriorityHint, read.PriorityHint); err != nil {
-			return fmt.Errorf("decode descriptor %q: %w", read.Name, err)
-		}
-	}
+	read.PriorityHint, _ = readPriority(wire.PriorityHint)
 	if isNull(read.ConfigSchema) {
 		read.ConfigSchema = nil
 	}
@@ -157,34 +153,5 @@ func (d *Descriptor) check() error {
 	if c := d.Compat; c != nil && c.MaxProtocol != "" && c.MaxProtocol < c.MinProtocol {
 		return fmt.Errorf("compat ends at %s before it begins at %s", c.MaxProtocol, c.MinProtocol)
 	}
-	return nil
-}
-
-// MarshalJSON writes a number when both phases are equal, else an object.
-func (p Priority) MarshalJSON() ([]byte, error) {
-	if p.Request == p.Response {
-		return splice.Encode(p.Request)
-	}
-	return splice.Encode(struct {
-		Request  int32 `json:"request"`
-		Response int32 `json:"response"`
-	}{p.Request, p.Response})
-}
-
-// UnmarshalJSON reads a number for both phases, or an object in which a missing phase is 0.
-func (p *Priority) UnmarshalJSON(raw []byte) error {
-	if !isObject(raw) {
-		var both int32
-		if err := json.Unmarshal(raw, &both); err != nil {
-			return fmt.Errorf("decode priority: %w", err)
-		}
-		*p = Priority{both, both}
-		return nil
-	}
-	var each struct{ Request, Response int32 }
-	if err := json.Unmarshal(raw, &each); err != nil {
-		return fmt.Errorf("decode priority: %w", err)
-	}
-	*p = Priority{each.Request, each.Response}
 	return nil
 }
