@@ -46,6 +46,7 @@ var importRules = []struct {
 	{"internal/pgcluster", nil, "runs PostgreSQL, whatever is kept in it"},
 	{"internal/pgtest", []string{"internal/pgcluster"}, "databases for tests, whatever is kept in them"},
 	{"bench", []string{"chain", "effect", "effectchain", "effectinterceptor", "interceptors", "store", "store/sqlite", "internal/barewriter"}, "measures the parts it wires"},
+	{"bench/pg", []string{"effect", "store", "store/sqlite", "store/postgres", "internal/pgcluster"}, "measures the log, whatever asks it"},
 	{"examples/...", []string{"chain", "effect", "effectchain", "effectinterceptor", "interceptors", "store", "store/sqlite", "examples/..."}, "what a user could write"},
 }
 

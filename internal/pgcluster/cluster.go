@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math/big"
 	"net"
@@ -89,7 +90,9 @@ func (c *Cluster) init(opts *Options) (err error) {
 	if cmd.SysProcAttr, err = unprivileged(); err != nil {
 		return err
 	}
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := cmd.CombinedOutput(); errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("make cluster: %w (servers do not run as root, and %s must be one that all may enter)", err, os.TempDir())
+	} else if err != nil {
 		return fmt.Errorf("make cluster: %w\n%s", err, tail(out))
 	}
 	return c.configure(opts.Settings)

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/undolog/undolog/internal/pgcluster"
+)
+
+// bench is one run.
+type bench struct {
+	duration time.Duration // of a turn, about
+	rounds   int
+	callers  []int
+	only     string
+	rows     int
+	dbos     bool
+
+	dir     string
+	cluster *pgcluster.Cluster
+	table   table
+}
+
+func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(800) // as cmd/undolog does
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	b := &bench{}
+	callers := flag.String("callers", "1,8,64,256", "`LIST` of how many work at once")
+	flag.DurationVar(&b.duration, "duration", 3*time.Second, "how long a turn is, about; whole seconds")
+	flag.IntVar(&b.rounds, "rounds", 3, "how many turns each way of doing the work has")
+	flag.StringVar(&b.only, "only", "", "measure `WHAT` alone: effects or growth")
+	flag.IntVar(&b.rows, "rows", 1_000_000, "effects in the log whose growth is measured")
+	flag.BoolVar(&b.dbos, "dbos", true, "measure DBOS Transact too, which is fetched and built")
+	flag.Parse()
+	err := b.parseCallers(*callers)
+	if err == nil {
+		err = b.run(ctx)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func (b *bench) parseCallers(list string) error {
+	for s := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			return fmt.Errorf("parse callers %q: want numbers from 1, with commas between them", list)
+		}
+		b.callers = append(b.callers, n)
+	}
+	return nil
+}
+
+func (b *bench) run(ctx context.Context) (err error) {
+	if b.dir, err = os.MkdirTemp("", "undolog-bench-"); err != nil {
+		return fmt.Errorf("make directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
+	b.cluster, err = pgcluster.New(ctx, &pgcluster.Options{Settings: map[string]string{"max_connections": "600"}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.cluster.Close()) }()
+	for _, part := range []struct {
+		name    string
+		measure func(context.Context) error
+	}{{"effects", b.effects}, {"growth", b.growth}} {
+		if b.only != "" && b.only != part.name {
+			continue
+		}
+		if err := part.measure(ctx); err != nil {
+			return fmt.Errorf("measure %s: %w", part.name, err)
+		}
+	}
+	version, err := b.version(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s; %s, %s/%s, %d CPUs shared by all\n\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	return b.table.print(os.Stdout)
+}
