@@ -8,8 +8,8 @@ import (
 )
 
 // MCPServer makes an MCP server that serves the interceptors and nothing else: to ask it for tools, prompts or
-// anything that it does not declare is to call a method that is not there. All interceptors MUST be registered
-// by then, since their events are declared. impl defaults to "interceptors" without a version.
+// anything that it does not declare is to call a method that is not there. impl defaults to "interceptors"
+// without a version.
 func (s *Server) MCPServer(impl *mcp.Implementation) (*mcp.Server, error) {
 	if impl == nil {
 		impl = &mcp.Implementation{Name: "interceptors"}

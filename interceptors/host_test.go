@@ -52,7 +52,7 @@ func (c *hostCase) server(t *testing.T) *interceptors.Server {
 }
 
 // volatile are members that belong to the transport or differ between runs.
-var volatile = []string{"durationMs", "info", "_meta", "resultType"}
+var volatile = []string{"durationMs", "info", "_meta", "resultType", "ttlMs", "cacheScope"}
 
 func (c *hostCase) check(t *testing.T, result []byte, err error) {
 	t.Helper()

@@ -25,9 +25,9 @@ type HTTPOptions struct {
 }
 
 // Handler serves the host at one endpoint for every protocol revision: stateless from 2026-07-28 on,
-// with sessions before. All interceptors MUST be registered by then, since their events are declared. To
-// demand bearer tokens, wrap the handler in auth.RequireBearerToken: TokenInfo.UserID becomes
-// Caller.Subject and TokenInfo.Extra["tenant"] Caller.Tenant.
+// with sessions before. Peers before 2026-07-28 that hold a GET stream open are told of changes. To demand
+// bearer tokens, wrap the handler in auth.RequireBearerToken: TokenInfo.UserID becomes Caller.Subject and
+// TokenInfo.Extra["tenant"] Caller.Tenant.
 func (s *Server) Handler(opts *HTTPOptions) (http.Handler, error) {
 	var o HTTPOptions
 	if opts != nil {
@@ -39,6 +39,7 @@ func (s *Server) Handler(opts *HTTPOptions) (http.Handler, error) {
 	}
 	get := func(*http.Request) *mcp.Server { return server }
 	routed := router{
+		host: s,
 		stateless: mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{
 			Stateless: true, JSONResponse: true, PropagateRequestCancellation: true,
 			MaxRequestBodyBytes: o.maxBody(), Logger: s.log,
@@ -74,6 +75,7 @@ func (o *HTTPOptions) sessionTimeout() time.Duration {
 
 // router sends a request to the handler of its protocol revision.
 type router struct {
+	host                *Server
 	stateless, sessions http.Handler
 	maxBody             int64
 }
@@ -89,6 +91,8 @@ func (rt router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		rt.stateless.ServeHTTP(w, r)
 	case sessionless && r.Header.Get("Mcp-Protocol-Version") == "" && rt.lacksVersion(r):
 		refuseVersion(w, r)
+	case r.Method == http.MethodGet:
+		rt.host.announceOn(w, r, rt.sessions)
 	default:
 		rt.sessions.ServeHTTP(w, r)
 	}

@@ -32,7 +32,7 @@ func (s *Server) Capabilities() *mcp.ServerCapabilities {
 // AddCapability declares the extension, with the events of the interceptors registered by then, under
 // extensions and again under experimental, where older clients look. It replaces no other entry.
 func (s *Server) AddCapability(caps *mcp.ServerCapabilities) {
-	settings := map[string]any{}
+	settings := map[string]any{} // never nil: declareAnew looks for it
 	if events := s.events(); len(events) > 0 {
 		settings["supportedEvents"] = events
 	}
@@ -44,7 +44,9 @@ func (s *Server) AddCapability(caps *mcp.ServerCapabilities) {
 }
 
 // Install serves the extension's methods on an MCP server. It MUST be called before the server is
-// connected. The server's capabilities are given to mcp.NewServer: see Capabilities.
+// connected. The server's capabilities are given to mcp.NewServer: see Capabilities; each peer is told the
+// events of the interceptors that there are when it asks. Peers are told of later changes where the server is
+// connected by a transport that is Announcing.
 func (s *Server) Install(server *mcp.Server) error {
 	err := errors.Join(
 		mcp.AddReceivingCustomMethod(server, MethodList, s.serveList),
@@ -54,8 +56,28 @@ func (s *Server) Install(server *mcp.Server) error {
 	if err != nil {
 		return fmt.Errorf("install interceptors: %w", err)
 	}
-	server.AddReceivingMiddleware(s.contain)
+	server.AddReceivingMiddleware(s.contain, s.declareAnew)
 	return nil
+}
+
+// declareAnew declares the events of the interceptors that there are by now, where the extension was declared
+// when the server was made.
+func (s *Server) declareAnew(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		res, err := next(ctx, method, req)
+		var caps *mcp.ServerCapabilities // the request's own
+		switch r := res.(type) {
+		case *mcp.InitializeResult:
+			caps = r.Capabilities
+		case *mcp.DiscoverResult:
+			caps = r.Capabilities
+		}
+		if err != nil || caps == nil || caps.Extensions[ExtensionID] == nil {
+			return res, err
+		}
+		s.AddCapability(caps)
+		return res, nil
+	}
 }
 
 // contain is the middleware around the extension's methods: it stops panics, maps every error to its
@@ -114,13 +136,36 @@ func (s *Server) serveList(_ context.Context, _ *mcp.ServerSession, p *rawParams
 	if err != nil {
 		return nil, err
 	}
-	body, err := splice.Encode(struct {
-		Interceptors []Descriptor `json:"interceptors"`
-	}{listed})
+	answer := wireList{Interceptors: listed}
+	if p.isStateless() {
+		answer.caching = s.caching(p.caller)
+	}
+	body, err := splice.Encode(answer)
 	if err != nil {
 		return nil, fmt.Errorf("encode list: %w", err)
 	}
 	return p.result(body), nil
+}
+
+// wireList is the answer to interceptors/list.
+type wireList struct {
+	Interceptors []Descriptor `json:"interceptors"`
+	*caching
+}
+
+// caching is what revision 2026-07-28 says of lists.
+type caching struct {
+	TTLMs int64  `json:"ttlMs"`
+	Scope string `json:"cacheScope"`
+}
+
+// caching lets nobody else have a list that was given for a token, though all get the same.
+func (s *Server) caching(c Caller) *caching {
+	scope := "public"
+	if c != (Caller{}) {
+		scope = "private"
+	}
+	return &caching{max(0, s.opts.ListTTL.Milliseconds()), scope}
 }
 
 func (s *Server) serveInvoke(ctx context.Context, _ *mcp.ServerSession, p *rawParams) (*wireResult, error) {

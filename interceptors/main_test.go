@@ -1,9 +1,17 @@
 package interceptors_test
 
 import (
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain lets the test binary be a host on its standard streams: see announce_test.go.
+func TestMain(m *testing.M) {
+	if os.Getenv(asHost) != "" {
+		playHost()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 )
 
 // ServerOptions configure a Server. The zero value is ready.
@@ -22,6 +23,9 @@ type ServerOptions struct {
 	// MaxConcurrent bounds the invocations that run at once for peers on the wire; the others wait. It
 	// does not bound Invoke. Defaults to no bound.
 	MaxConcurrent int
+	// ListTTL is how long peers of 2026-07-28 are told that they may keep the list: no notification reaches
+	// them. Defaults to 1 minute; negative: not at all.
+	ListTTL time.Duration
 }
 
 // Server is a host of interceptors. Its Invoke is the one implementation behind the wire and behind
@@ -32,9 +36,10 @@ type Server struct {
 	slots chan struct{} // nil: no bound
 	late  sync.WaitGroup
 
-	mu     sync.RWMutex
-	order  []*entry
-	byName map[string]*entry
+	changes watchers
+	mu      sync.RWMutex
+	order   []*entry
+	byName  map[string]*entry
 }
 
 // NewServer returns a host without interceptors.
@@ -45,6 +50,9 @@ func NewServer(opts *ServerOptions) *Server {
 	}
 	if s.log = s.opts.Logger; s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.opts.ListTTL == 0 {
+		s.opts.ListTTL = time.Minute
 	}
 	if s.opts.MaxConcurrent > 0 {
 		s.slots = make(chan struct{}, s.opts.MaxConcurrent)
@@ -66,8 +74,12 @@ type entry struct {
 
 // Add registers interceptors, in this order. A name that is taken, a descriptor that cannot be used, a
 // config schema that does not compile or a default config that does not fit it is an error; those before
-// it stay. An empty Type is filled in. Descriptors MUST NOT be changed afterwards.
+// it stay. An empty Type is filled in. Descriptors MUST NOT be changed afterwards. Add may be called at any
+// time: see Watch for who learns of it.
 func (s *Server) Add(interceptors ...Interceptor) error {
+	if len(interceptors) > 0 {
+		defer s.changes.tell()
+	}
 	for _, i := range interceptors {
 		e, err := i.entry()
 		if err != nil {
@@ -176,6 +188,6 @@ func (s *Server) lookup(name string) *entry {
 	return s.byName[name]
 }
 
-// Wait returns when the handlers whose invocation timed out have returned. It MUST NOT be called while
-// Invoke still is.
+// Wait returns when the handlers whose invocation timed out have returned, and peers have been told of
+// changes. It MUST NOT be called while Invoke, Add or Remove still is.
 func (s *Server) Wait() { s.late.Wait() }

@@ -11,6 +11,10 @@ const (
 	MethodInvoke = "interceptor/invoke"
 )
 
+// NotificationListChanged tells a peer of a revision before 2026-07-28 that what interceptors/list answers
+// has changed. No text defines it yet; the name is the one that drafts have kept free for it.
+const NotificationListChanged = "notifications/interceptors/list_changed"
+
 // Phase is the half of an operation at which an interceptor runs.
 type Phase string
 

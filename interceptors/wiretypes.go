@@ -53,10 +53,13 @@ func (p *rawParams) event() (string, error) {
 	return event, nil
 }
 
+// isStateless reports whether the request is of a revision without sessions.
+func (p *rawParams) isStateless() bool { return p != nil && p.peer >= stateless }
+
 // result makes an encoded object the result for this peer.
 func (p *rawParams) result(body []byte) *wireResult {
 	r := &wireResult{body: body}
-	if p != nil && p.peer >= stateless {
+	if p.isStateless() {
 		r.resultType = "complete" // revision 2026-07-28 demands it; older ones do not know it
 	}
 	return r
