@@ -33,6 +33,7 @@ var importRules = []struct {
 	{"chainfile", []string{"chain", "hosts", "interceptors", "internal/yamlfile"}, "says of a file what a chain is told"},
 	{"store", []string{"effect"}, "the log knows no protocol and no backend"},
 	{"store/sqlite", []string{"effect", "store"}, "a backend knows no other backend"},
+	{"store/postgres", []string{"effect", "store"}, "a backend knows no other backend"},
 	{"store/drivertest", []string{"effect", "store"}, "one suite over every backend"},
 	{"effectinterceptor", []string{"effect", "interceptors", "store", "internal/jcs", "internal/splice", "internal/faults"}, "works with any engine, so it imports none"},
 	{"effectchain", []string{"chain", "effect", "effectinterceptor", "interceptors"}, "the one place where a chain and effects meet"},

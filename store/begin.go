@@ -34,8 +34,12 @@ func (l *Log) Begin(ctx context.Context, p *BeginParams) (*Begun, error) {
 	if err != nil {
 		return nil, fmt.Errorf("name effect: %w", err)
 	}
+	call := *p.Call
+	if !call.ReceivedAt.IsZero() {
+		call.ReceivedAt = l.clock.LogTime(call.ReceivedAt)
+	}
 	begun, err := l.driver.Begin(ctx, &Begin{
-		ID: id.String(), Call: p.Call, Identity: p.Identity, Contract: p.Contract, Policy: p.Policy,
+		ID: id.String(), Call: &call, Identity: p.Identity, Contract: p.Contract, Policy: p.Policy,
 		Owner: l.owner, TTL: l.opts.TTL, Remote: p.Remote, Continuation: p.Continuation,
 		Unwritten: l.notes.unwritten(),
 	})

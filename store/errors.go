@@ -17,6 +17,9 @@ var (
 	// ErrBusy means that other processes kept the log locked for longer than a write may wait. Nothing
 	// was written.
 	ErrBusy = errors.New("log is busy")
+	// ErrUnreachable means that the database was not there for as long as a write may wait. Whether the write
+	// was done is not known: a claim that was is nobody's, and in doubt once its time is over.
+	ErrUnreachable = errors.New("log cannot be reached")
 	// ErrReplaced means that the log's file was removed or replaced under the program. Nothing was written,
 	// and nothing will be until the log is opened anew.
 	ErrReplaced = errors.New("log file is not where it was")

@@ -15,7 +15,7 @@ import (
 type Options struct {
 	// Logger is told what could not be recorded. Defaults to silence.
 	Logger *slog.Logger
-	// Now is the clock of deliveries, notes and waits; give the driver the same. Defaults to time.Now.
+	// Now is the clock of deliveries, notes and waits; give the driver the same. Defaults to the log's own.
 	Now func() time.Time
 	// TTL is how long a claim outlives a process that died without a word. Defaults to 10 s.
 	TTL time.Duration
@@ -35,6 +35,7 @@ type Log struct {
 	logger *slog.Logger
 	opts   Options
 	owner  string
+	clock  Clocked
 
 	notes   notebook
 	heart   heart
@@ -54,6 +55,7 @@ func Open(driver Driver, opts *Options) (*Log, error) {
 		return nil, fmt.Errorf("name log owner: %w", err)
 	}
 	l := &Log{driver: driver, owner: owner.String(), opts: resolved(opts)}
+	l.setClock()
 	l.logger = l.opts.Logger
 	l.life, l.end = context.WithCancel(context.Background())
 	l.notes.init(l.opts.QueueSize)
@@ -68,9 +70,6 @@ func resolved(opts *Options) Options {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Now == nil {
-		o.Now = time.Now
 	}
 	if o.TTL <= 0 {
 		o.TTL = 10 * time.Second

@@ -114,13 +114,7 @@ func (l *Log) RecordRead(r *effect.Record) {
 	if read.Tenant == "" {
 		read.Tenant = effect.DefaultTenant
 	}
-	now := l.opts.Now()
-	if read.CreatedAt.IsZero() {
-		read.CreatedAt = now
-	}
-	if read.ChangedAt.IsZero() {
-		read.ChangedAt = now
-	}
+	read.CreatedAt, read.ChangedAt = l.logTime(read.CreatedAt), l.logTime(read.ChangedAt)
 	if read.Owner == "" {
 		read.Owner = l.owner
 	}
@@ -130,22 +124,20 @@ func (l *Log) RecordRead(r *effect.Record) {
 // Delivered records that the effect's answer reached its agent, with the time at which it began to. It is
 // not durable when Delivered returns, but known to every later Begin of this process.
 func (l *Log) Delivered(tenant, id string, at time.Time) {
-	d := Delivery{Tenant: tenant, Effect: id, At: at}
+	d := Delivery{Tenant: tenant, Effect: id, At: l.clock.LogTime(at)}
 	l.note("delivery", func(n *Notes) { n.Deliveries = append(n.Deliveries, d) })
 }
 
 // Withdraw takes back what Delivered said with the same time: the answer turned out not to have arrived.
 // Like it, it is known to every later Begin of this process.
 func (l *Log) Withdraw(tenant, id string, at time.Time) {
-	d := Delivery{Tenant: tenant, Effect: id, At: at, Withdrawn: true}
+	d := Delivery{Tenant: tenant, Effect: id, At: l.clock.LogTime(at), Withdrawn: true}
 	l.note("delivery", func(n *Notes) { n.Deliveries = append(n.Deliveries, d) })
 }
 
 // Note records an event, in a group and a moment later. At defaults to now.
 func (l *Log) Note(ev effect.Event) {
-	if ev.At.IsZero() {
-		ev.At = l.opts.Now()
-	}
+	ev.At = l.logTime(ev.At)
 	if ev.Tenant == "" {
 		ev.Tenant = effect.DefaultTenant
 	}

@@ -24,7 +24,7 @@ func testDecide(t *testing.T, h Harness) {
 		}
 		now := w.clock.Now()
 		want := &effect.Record{
-			ID: begun.Claim.Effect, Seq: 1, Tenant: "default", Principal: "agent:a", Session: "s1", Trace: "t1",
+			ID: begun.Claim.Effect, Seq: begun.Record.Seq, Tenant: "default", Principal: "agent:a", Session: "s1", Trace: "t1",
 			Server: "payments", Tool: "charge", Tier: effect.TierIrreversible, Rule: effect.RuleWindow, Scope: id.Scope,
 			Signature: id.Signature, Window: id.Window, Generation: 1, Arguments: call.Arguments,
 			ArgsDigest: id.Arguments, Complete: id.Complete, Policy: "b3:policy", Source: "test", CreatedAt: now,

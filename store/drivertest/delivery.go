@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/store"
 )
@@ -131,7 +133,7 @@ func testPartlyWritten(t *testing.T, h Harness, all []told, cut int, want effect
 		asks := contract(repeat(effect.RepeatAsk)) // a delivered one asks, and nothing is written
 		bp := params(t, charge(), asks)
 		begun, err := p.driver.Begin(context.Background(), &store.Begin{
-			ID: "unused", Call: bp.Call, Identity: bp.Identity, Contract: asks, Owner: p.Owner(), TTL: ttl, Unwritten: unwritten,
+			ID: uuid.NewString(), Call: bp.Call, Identity: bp.Identity, Contract: asks, Owner: p.Owner(), TTL: ttl, Unwritten: unwritten,
 		})
 		if err != nil {
 			t.Fatal(err)

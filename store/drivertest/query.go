@@ -63,7 +63,7 @@ func testNotes(t *testing.T, h Harness) {
 			t.Fatalf("%d effects, want 2", len(records))
 		}
 		want := *read
-		want.ID, want.Seq, want.Tenant, want.Tier = records[1].ID, 1, "default", effect.TierRead
+		want.ID, want.Seq, want.Tenant, want.Tier = records[1].ID, records[1].Seq, "default", effect.TierRead
 		want.Owner, want.Generation, want.Attempt, want.Ordinal = p.Owner(), 1, 1, 1
 		if diff := cmp.Diff(&want, records[1]); diff != "" {
 			t.Errorf("read (-want +got)\n%s", diff)
@@ -369,6 +369,7 @@ func testTools(t *testing.T, h Harness) {
 	if diff := cmp.Diff([]string{`{"name":"a"}`, `{"name":"b"}`}, got); diff != "" {
 		t.Errorf("Tools (-want +got)\n%s", diff)
 	}
+	p.flushed(w) // a note after them can be read, and so can they
 	events, err := p.Events(t.Context(), "default", 0, 10)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,277 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/store"
+)
+
+// maxRounds bounds how often a Begin reads again because others were first. Who loses finds a claim to
+// join, so that more than a few in a row means that something else is wrong.
+const maxRounds = 64
+
+// errLost says that another write took the place of ours: what was read is out of date.
+var errLost = errors.New("another write was first")
+
+// Begin implements store.Driver.
+func (d *Driver) Begin(ctx context.Context, p *store.Begin) (*store.Begun, error) {
+	id, ok := parseID(p.ID)
+	if !ok {
+		return nil, fmt.Errorf("%q is no UUID", p.ID)
+	}
+	b := &begin{driver: d, p: p, id: id, known: d.known.hasSignature(p.Identity.Signature)}
+	var begun *store.Begun
+	err := d.persist(ctx, func(ctx context.Context) (err error) {
+		begun, err = b.try(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if begun.Claim != nil {
+		d.known.addSignature(begun.Record.Signature)
+		d.known.addClaim(begun.Record)
+	}
+	return begun, nil
+}
+
+// begin is one call that is decided on.
+type begin struct {
+	driver *Driver
+	p      *store.Begin
+	id     pgtype.UUID
+	known  bool           // its signature is there
+	sent   effect.Verdict // of the last claim that was tried, and perhaps made
+}
+
+// try claims a call that seems to be new, and else decides on what the log has of it, until what it decides
+// on still stands when it is written.
+func (b *begin) try(ctx context.Context) (*store.Begun, error) {
+	if begun, err := b.beginNew(ctx); begun != nil || err != nil {
+		return begun, err
+	}
+	for range maxRounds {
+		f, err := b.facts(ctx, b.driver.pool)
+		if err != nil {
+			return nil, fmt.Errorf("gather facts: %w", err)
+		}
+		begun, err := b.decide(ctx, f)
+		if !errors.Is(err, errLost) {
+			return begun, err
+		}
+	}
+	return nil, fmt.Errorf("%w: %d others were first", store.ErrBusy, maxRounds)
+}
+
+// beginNew claims a call of which the log knows nothing, in one round trip; nil when it knows something, or
+// when even such a call is not to run.
+func (b *begin) beginNew(ctx context.Context) (*store.Begun, error) {
+	v := effect.Decide(b.p.Call, b.p.Identity, b.p.Contract, &effect.Facts{Now: b.driver.clock.now()}, b.p.Continuation)
+	if b.known || v.Action != effect.ActInsert || b.asksAboutLookalikes() {
+		return nil, nil
+	}
+	if err := b.prepare(ctx); err != nil {
+		return nil, err
+	}
+	begun, err := b.insert(ctx, v, false)
+	if errors.Is(err, errLost) {
+		return nil, nil
+	}
+	return begun, err
+}
+
+// asksAboutLookalikes reports whether two equal calls under different keys must not both be new: no
+// constraint says so, and they take turns.
+func (b *begin) asksAboutLookalikes() bool {
+	return b.p.Contract.Lookalike == effect.RepeatAsk && !b.p.Identity.Window.IsZero()
+}
+
+// decide does what the verdict on the facts says; errLost when they are out of date.
+func (b *begin) decide(ctx context.Context, f *facts) (*store.Begun, error) {
+	if f.isOwn(b) {
+		return b.claimed(b.sent, f.Latest), nil
+	}
+	v := effect.Decide(b.p.Call, b.p.Identity, b.p.Contract, &f.Facts, b.p.Continuation)
+	switch v.Action {
+	case effect.ActInsert, effect.ActReclaim, effect.ActContinue:
+	default:
+		return &store.Begun{Verdict: v, Record: b.p.Shown(&f.Facts, &v)}, nil
+	}
+	if err := b.prepare(ctx); err != nil {
+		return nil, err
+	}
+	switch {
+	case v.Action != effect.ActInsert:
+		return b.reclaim(ctx, v, f.Latest)
+	case v.UsesAgain != "", f.Latest == nil && b.asksAboutLookalikes():
+		return b.insertInTurn(ctx)
+	}
+	return b.insert(ctx, v, true)
+}
+
+// prepare sees to what a claim rests on: its tenant is known and its owner alive.
+func (b *begin) prepare(ctx context.Context) error {
+	if err := b.driver.meet(ctx, b.p.Tenant()); err != nil {
+		return fmt.Errorf("insert tenant %s: %w", b.p.Tenant(), err)
+	}
+	if b.p.Lease() > 0 {
+		return nil
+	}
+	if err := b.driver.beatWhenDue(ctx, b.p.Owner, b.p.TTL); err != nil {
+		return fmt.Errorf("beat for %s: %w", b.p.Owner, err)
+	}
+	return nil
+}
+
+// row is a new generation on its way, and the record that it will be but for its times and its place.
+func (b *begin) row(v *effect.Verdict, sure bool) (*effectRow, *effect.Record) {
+	r := b.p.NewRecord(v, time.Time{})
+	return &effectRow{id: b.id.Bytes, record: r, lease: b.p.Lease(), timeout: b.p.Contract.Timeout, sure: sure}, r
+}
+
+// insert claims a new generation; the unique signature makes it the only one.
+func (b *begin) insert(ctx context.Context, v effect.Verdict, sure bool) (*store.Begun, error) {
+	b.sent = v
+	row, _ := b.row(&v, sure)
+	w := &write{tenant: b.p.Tenant(), effect: row}
+	if err := b.driver.writes.do(ctx, w); err != nil {
+		return nil, fmt.Errorf("insert effect %s: %w", b.p.ID, err)
+	}
+	if !w.won {
+		return nil, errLost
+	}
+	r := b.p.NewRecord(&v, w.at)
+	r.Seq = w.seq
+	return b.claimed(v, r), nil
+}
+
+func (b *begin) claimed(v effect.Verdict, r *effect.Record) *store.Begun {
+	if r.LeaseUntil.IsZero() {
+		r.OwnerUntil = b.driver.known.beatUntil(b.p.Owner)
+	}
+	return store.Claimed(v, r)
+}
+
+const insertClaim = `
+	INSERT INTO undolog.transition (
+	  effect, ordinal, attempt, at, lease_until, timeout_at, position, caller, begun, is_error, tenant, state, owner,
+	  by, reason, continuation, answer_kind)
+	VALUES (
+	  $2::uuid, $3::integer, $4::integer, COALESCE($1::timestamptz, now()),
+	  COALESCE($1, now()) + $5::bigint * interval '1 microsecond', COALESCE($1, now()) + $6::bigint * interval '1 microsecond',
+	  CASE WHEN $7::bigint IS NOT NULL THEN pg_current_xact_id()::text::bigint << 16 END, $7, $8::uuid, false, $9::text, 'claimed',
+	  $10::text, '', '', $11::text, '')
+	ON CONFLICT (effect, ordinal) DO NOTHING
+	RETURNING at`
+
+// reclaim claims the next attempt of an effect, or the waiting one again. A new attempt takes its place
+// among all that was begun.
+func (b *begin) reclaim(ctx context.Context, v effect.Verdict, latest *effect.Record) (*store.Begun, error) {
+	b.sent = v
+	effectID, _ := parseID(latest.ID)
+	r := b.p.Reclaimed(&v, latest, time.Time{})
+	var from pgtype.Int8
+	if v.Action == effect.ActReclaim {
+		from = caller(r)
+	}
+	var at time.Time
+	err := asTenant(ctx, b.driver.pool, r.Tenant, statement{
+		sql: insertClaim,
+		args: []any{
+			b.driver.clock.param(), effectID, int32(r.Ordinal), int32(r.Attempt), micros(b.p.Lease()), micros(b.p.Contract.Timeout),
+			from, b.id, text(r.Tenant), text(r.Owner), text(r.Continuation),
+		},
+		read: readTime(&at),
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("claim effect %s again: %w", r.ID, err)
+	case at.IsZero():
+		return nil, errLost
+	}
+	return b.claimed(v, b.p.Reclaimed(&v, latest, at.UTC())), nil
+}
+
+// insertInTurn decides once more and claims, in one transaction in which no equal call can be begun that
+// takes its turn as well. It is for the few calls that use a granted run, which is used once with the claim
+// or not at all, and for those that ask about look-alikes.
+func (b *begin) insertInTurn(ctx context.Context) (begun *store.Begun, err error) {
+	err = pgx.BeginFunc(ctx, b.driver.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, b.turn()); err != nil {
+			return err
+		}
+		f, err := b.facts(ctx, tx)
+		if err != nil {
+			return err
+		}
+		v := effect.Decide(b.p.Call, b.p.Identity, b.p.Contract, &f.Facts, b.p.Continuation)
+		if f.isOwn(b) || v.Action != effect.ActInsert {
+			return errLost // decided on outside
+		}
+		begun, err = b.insertIn(ctx, tx, v, f)
+		return err
+	})
+	if code(err) == uniqueViolation {
+		return nil, errLost
+	}
+	if err != nil {
+		return nil, fmt.Errorf("insert effect %s: %w", b.p.ID, err)
+	}
+	return begun, nil
+}
+
+// turn is the number of the lock under which equal calls take turns.
+func (b *begin) turn() int64 {
+	w := b.p.Identity.Window
+	if w.IsZero() {
+		w = b.p.Identity.Signature
+	}
+	var n uint64
+	for _, c := range w[:8] {
+		n = n<<8 | uint64(c)
+	}
+	return int64(n)
+}
+
+func (b *begin) insertIn(ctx context.Context, tx pgx.Tx, v effect.Verdict, f *facts) (*store.Begun, error) {
+	b.sent = v
+	row, _ := b.row(&v, true)
+	var r *effect.Record
+	var rows effectRows
+	rows.add(row, 0)
+	statements := []statement{rows.insert(b.p.Tenant(), b.driver.clock.param(), func(_ uuid.UUID, seq int64, at time.Time) {
+		r = b.p.NewRecord(&v, at)
+		r.Seq = seq
+	})}
+	if v.UsesAgain != "" {
+		statements = append(statements, b.useGrant(&v, f))
+	}
+	if err := asTenant(ctx, tx, b.p.Tenant(), statements...); err != nil {
+		return nil, err
+	}
+	if r == nil {
+		return nil, errLost
+	}
+	return b.claimed(v, r), nil
+}
+
+// useGrant notes that a granted run was used up by this claim. Of any number of claims one uses it.
+func (b *begin) useGrant(v *effect.Verdict, f *facts) statement {
+	grant := f.grant
+	if f.Latest == nil {
+		grant = f.likeGrant
+	}
+	return insertEvent(&effect.Event{
+		Tenant: b.p.Tenant(), Effect: v.UsesAgain, Kind: effect.EventAgainUsed,
+		Principal: b.p.Call.Principal, Server: b.p.Call.Server, Tool: b.p.Call.Tool,
+		Detail: []byte(`{"by":"` + b.p.ID + `"}`),
+	}, eventID{id: b.id, used: grant}, b.driver.clock.param())
+}

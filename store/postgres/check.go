@@ -1,0 +1,94 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+)
+
+// errUnbound says that row-level security would not keep the tenants apart.
+var errUnbound = errors.New("row-level security does not bind the role")
+
+// checkServer refuses settings under which the log would not be what it promises, and a role that sees all
+// tenants.
+func (d *Driver) checkServer(ctx context.Context) error {
+	var (
+		role, database, encoding, isolation, commit, fsync string
+		superuser, bypasses                                bool
+	)
+	err := d.retry(ctx, func(ctx context.Context) error {
+		return d.pool.QueryRow(ctx, `
+			SELECT quote_ident(current_user), quote_ident(current_database()), r.rolsuper, r.rolbypassrls,
+			       current_setting('server_encoding'), current_setting('default_transaction_isolation'),
+			       current_setting('synchronous_commit'), current_setting('fsync')
+			FROM pg_roles r
+			WHERE r.rolname = current_user`).
+			Scan(&role, &database, &superuser, &bypasses, &encoding, &isolation, &commit, &fsync)
+	})
+	switch {
+	case err != nil:
+		return err
+	case superuser:
+		return fmt.Errorf("%w: %s is a superuser; make one that is none and use it: CREATE ROLE undolog LOGIN PASSWORD '…'; ALTER DATABASE %s OWNER TO undolog", errUnbound, role, database)
+	case bypasses:
+		return fmt.Errorf("%w: %s may bypass it; as a superuser run: ALTER ROLE %s NOBYPASSRLS", errUnbound, role, role)
+	case encoding != "UTF8":
+		return fmt.Errorf("the database's encoding is %s: create one with ENCODING 'UTF8'", encoding)
+	case isolation != "read committed":
+		return fmt.Errorf("default_transaction_isolation is %q, and the log needs 'read committed'; run: ALTER ROLE %s SET default_transaction_isolation = 'read committed'", isolation, role)
+	case commit == "off":
+		return fmt.Errorf("synchronous_commit is off, so that a claim could be lost after it was made; run: ALTER ROLE %s SET synchronous_commit = on", role)
+	}
+	if fsync == "off" {
+		d.logger.Warn("fsync is off: a crash of the server can lose the log", slog.String("database", database))
+	}
+	return nil
+}
+
+// checkPolicies refuses tables whose policies do not hold for everybody.
+func (d *Driver) checkPolicies(ctx context.Context) error {
+	rows, err := d.pool.Query(ctx, `
+		SELECT c.relname
+		FROM pg_class c
+		WHERE c.relnamespace = 'undolog'::regnamespace
+		  AND c.relname IN ('effect', 'transition', 'delivery', 'event', 'tool')
+		  AND NOT (c.relrowsecurity AND c.relforcerowsecurity
+		           AND EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid))
+		ORDER BY c.relname`)
+	if err != nil {
+		return err
+	}
+	var fixes []string
+	for rows.Next() {
+		var table string
+		if err := rows.Scan(&table); err != nil {
+			return err
+		}
+		fixes = append(fixes, fmt.Sprintf("ALTER TABLE undolog.%s ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;", table))
+	}
+	if err := rows.Err(); err != nil || len(fixes) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: as the owner of the tables run: %s", errUnbound, strings.Join(fixes, " "))
+}
+
+// readClock anchors the database's clock on the quickest of a few answers.
+func (d *Driver) readClock(ctx context.Context) error {
+	var best anchor
+	quickest := time.Duration(-1)
+	for range 5 {
+		var database time.Time
+		sent := time.Now()
+		if err := d.pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&database); err != nil {
+			return err
+		}
+		if took := time.Since(sent); quickest < 0 || took < quickest {
+			quickest, best = took, anchor{local: sent.Add(took / 2), database: database.UTC()}
+		}
+	}
+	d.clock.anchor.Store(&best)
+	return nil
+}

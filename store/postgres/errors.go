@@ -1,0 +1,81 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/undolog/undolog/store"
+)
+
+// SQLSTATE codes (PostgreSQL, appendix A) that are told apart here.
+const (
+	uniqueViolation      = "23505"
+	undefinedTable       = "42P01"
+	invalidSchema        = "3F000"
+	duplicatePrepared    = "42P05"
+	noSuchPrepared       = "26000"
+	insufficientRights   = "42501"
+	serializationFailure = "40001"
+	deadlockDetected     = "40P01"
+	lockNotAvailable     = "55P03"
+	readOnlyTransaction  = "25006"
+)
+
+// code is the SQLSTATE of an error, empty when it is not the database's.
+func code(err error) string {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return e.Code
+	}
+	return ""
+}
+
+// isPassing reports whether an error tells of the database or the way to it, and not of the statement:
+// trying again may help. Whether the statement was done is not known.
+func isPassing(err error) bool {
+	switch c := code(err); {
+	case c == serializationFailure, c == deadlockDetected, c == lockNotAvailable:
+		return true
+	case c == readOnlyTransaction: // a standby that was the primary
+		return true
+	case isPreparedElsewhere(err):
+		return true
+	case c != "":
+		switch c[:2] {
+		case "08", "53", "57", "58": // connection, resources, shutting down or starting, the system
+			return true
+		}
+		return false
+	}
+	if _, ok := errors.AsType[pgx.ScanArgError](err); ok {
+		return false
+	}
+	return !errors.Is(err, context.Canceled) && !isRefusal(err)
+}
+
+// isPreparedElsewhere reports whether a statement was prepared on another connection than the one that is
+// to run it: a pooler that shares connections is between us and the database.
+func isPreparedElsewhere(err error) bool {
+	c := code(err)
+	return c == noSuchPrepared || c == duplicatePrepared
+}
+
+// isRefusal reports whether an error is an answer of the log and none of the database.
+func isRefusal(err error) bool {
+	_, conflict := errors.AsType[*store.ConflictError](err)
+	return conflict || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrClosed)
+}
+
+// explain says what a person can do about an error of the database.
+func explain(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case code(err) == insufficientRights:
+		return fmt.Errorf("the role has not the rights that the log needs (see docs/postgres.md for the GRANTs): %w", err)
+	}
+	return err
+}

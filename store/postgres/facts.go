@@ -1,0 +1,136 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/undolog/undolog/effect"
+)
+
+// facts is what one round trip finds out about a call.
+type facts struct {
+	effect.Facts
+	latest    found
+	lookalike found
+	grant     pgtype.UUID // the granted run of Latest that is open
+	likeGrant pgtype.UUID // of Lookalike
+}
+
+// openGrant is the granted run of an effect that is not used up. An effect may have any number of events:
+// the index event_again holds these two kinds alone.
+const openGrant = `
+	  (SELECT CASE WHEN v.kind = 'again' THEN v.id END
+	   FROM undolog.event v
+	   WHERE v.effect = e.id::text AND v.kind IN ('again', 'again_used')
+	   ORDER BY v.seq DESC
+	   LIMIT 1)`
+
+// selectLatest reads the newest generation of a call, or the effect that this Begin has inserted. Whether a
+// round was asked for and whether the caller has begun another write on the server since the last attempt
+// was begun is asked only where it can matter.
+const selectLatest = `
+	SELECT ` + recordColumns + `, COALESCE($4::timestamptz, now()),` + openGrant + `,
+	  CASE WHEN $3::text <> '' AND t.state = 'waiting' AND t.continuation <> $3 THEN
+	    EXISTS (SELECT FROM undolog.transition w WHERE w.effect = e.id AND w.continuation = $3)
+	  ELSE true END,
+	  CASE WHEN e.rule = 'window' AND t.effect IS NOT NULL AND t.state NOT IN ('claimed', 'waiting', 'in_doubt', 'awaiting_approval') THEN
+	    EXISTS (
+	      SELECT FROM undolog.effect w
+	      WHERE w.caller = e.caller AND w.seq > b.seq AND w.window_signature IS DISTINCT FROM e.window_signature
+	        AND w.principal = e.principal AND w.server = e.server)
+	    OR EXISTS (
+	      SELECT FROM undolog.transition m
+	      JOIN undolog.effect w ON w.id = m.effect
+	      WHERE m.caller = e.caller AND m.position > b.seq AND m.effect <> e.id
+	        AND w.window_signature IS DISTINCT FROM e.window_signature AND w.principal = e.principal AND w.server = e.server)
+	  ELSE false END
+	FROM (
+	  SELECT * FROM undolog.effect WHERE signature = $1
+	  UNION ALL
+	  SELECT * FROM undolog.effect WHERE id = $2 AND $1::bytea IS NULL
+	  ORDER BY generation DESC
+	  LIMIT 1) e` + recordTables + `
+	CROSS JOIN LATERAL (
+	  SELECT GREATEST(e.seq, (SELECT MAX(position) FROM undolog.transition WHERE effect = e.id)) AS seq) b`
+
+// selectLookalike reads an equal call under another key or run, or none, whose effect may stand; of however
+// many made under other keys only the newest 64 are looked at.
+const selectLookalike = `
+	SELECT ` + recordColumns + `,` + openGrant + `
+	FROM (
+	  (SELECT id, 0 AS kind FROM undolog.effect
+	   WHERE window_signature = $1 AND rule IN ('key', 'run') AND signature <> $2
+	   ORDER BY seq DESC
+	   LIMIT 64)
+	  UNION ALL
+	  (SELECT id, 1 FROM undolog.effect
+	   WHERE signature = $1 AND $3::text <> 'window'
+	   ORDER BY generation DESC
+	   LIMIT 64)) c
+	JOIN undolog.effect e ON e.id = c.id` + recordTables + `
+	WHERE t.state IS NULL OR t.state IN ('awaiting_approval', 'claimed', 'waiting', 'in_doubt')
+	   OR t.state IN ('committed', 'compensating', 'compensation_failed')
+	      AND t.at > COALESCE($4::timestamptz, now()) - $5::bigint * interval '1 microsecond'
+	ORDER BY c.kind, e.seq DESC
+	LIMIT 1`
+
+// facts gathers what effect.Decide wants to know, and no more than this call needs.
+func (b *begin) facts(ctx context.Context, s sender) (*facts, error) {
+	f := &facts{}
+	var database time.Time
+	asked := true
+	now := b.driver.clock.param()
+	statements := []statement{
+		{sql: `SELECT COALESCE($1::timestamptz, now())`, args: []any{now}, read: readTime(&database)},
+		{
+			sql: selectLatest, args: []any{blob(b.p.Identity.Signature), b.id, text(b.p.Continuation), now},
+			read: readRecord(&f.latest, &database, &f.grant, &asked, &f.OtherWrites),
+		},
+	}
+	if !b.p.Identity.Window.IsZero() && !b.p.Identity.Signature.IsZero() && !b.known {
+		statements = append(statements, statement{
+			sql:  selectLookalike,
+			args: []any{b.p.Identity.Window[:], b.p.Identity.Signature[:], string(b.p.Identity.Rule), now, b.p.Contract.Window.Microseconds()},
+			read: readRecord(&f.lookalike, &f.likeGrant),
+		})
+	}
+	if err := asTenant(ctx, s, b.p.Tenant(), statements...); err != nil {
+		return nil, err
+	}
+	f.Now = database.UTC()
+	f.Latest, f.Again, f.UnknownRound = f.latest.Record, f.grant.Valid, !asked
+	if f.Latest != nil {
+		b.know(f.Latest)
+		return f, nil
+	}
+	if f.Lookalike, f.LookalikeAgain = f.lookalike.Record, f.likeGrant.Valid; f.Lookalike != nil {
+		b.p.Know(f.Lookalike)
+	}
+	return f, nil
+}
+
+// know also remembers that the signature is there to stay.
+func (b *begin) know(latest *effect.Record) {
+	b.p.Know(latest)
+	b.known = true
+	b.driver.known.addSignature(latest.Signature)
+}
+
+func readTime(into *time.Time) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := rows.Scan(into); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// isOwn reports whether the latest claim is the one that an earlier try of this Begin made.
+func (f *facts) isOwn(b *begin) bool {
+	return f.Latest != nil && f.Latest.State == effect.StateClaimed && f.latest.begun == b.id && f.Latest.Owner == b.p.Owner
+}

@@ -1,0 +1,193 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
+
+	"github.com/undolog/undolog/store"
+)
+
+//go:embed migration/*.sql
+var migrations embed.FS
+
+// schemaVersion is the version this program reads and writes: the number of its newest migration.
+const schemaVersion = 1
+
+// versionTable is where goose notes what was applied.
+const versionTable = "undolog.goose_db_version"
+
+// Migration is one step of the schema.
+type Migration struct {
+	Version   int64
+	Name      string
+	Applied   bool
+	AppliedAt time.Time
+}
+
+// Migrate brings the database to this program's schema. Any number of programs may do so at once: one does,
+// and the others find it done. Programs of the version before may go on meanwhile.
+func Migrate(ctx context.Context, url string) error {
+	if err := withDatabase(url, func(db *sql.DB) error { return migrate(ctx, db) }); err != nil {
+		return fmt.Errorf("migrate log: %w", explain(err))
+	}
+	return nil
+}
+
+// Status tells which migrations were applied to the database, oldest first.
+func Status(ctx context.Context, url string) (steps []Migration, err error) {
+	err = withDatabase(url, func(db *sql.DB) error {
+		steps, err = status(ctx, db)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read migrations of log: %w", explain(err))
+	}
+	return steps, nil
+}
+
+// withDatabase lends connections that prepare nothing, so that a pooler may be on the way.
+func withDatabase(url string, use func(*sql.DB) error) (err error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return err
+	}
+	delete(config.RuntimeParams, "pool_max_conns")
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	db := stdlib.OpenDB(*config)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return use(db)
+}
+
+// migrate holds a lock of its own transaction over goose's, and none of a session: it ends with the
+// connection, whatever becomes of the program, and through poolers too.
+func migrate(ctx context.Context, db *sql.DB) (err error) {
+	lock, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Rollback()) }()
+	if _, err := lock.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('undolog.migrate', 0))`); err != nil {
+		return err
+	}
+	if version, err := version(ctx, db); err != nil || version >= schemaVersion {
+		return err
+	}
+	// Not IF NOT EXISTS alone: who may not create schemas may still use one that was made for it.
+	if _, err := db.ExecContext(ctx, `
+		DO $$ BEGIN
+		  IF to_regnamespace('undolog') IS NULL THEN
+		    CREATE SCHEMA undolog;
+		  END IF;
+		END $$`); err != nil {
+		return err
+	}
+	provider, err := newProvider(db)
+	if err != nil {
+		return err
+	}
+	_, err = provider.Up(ctx)
+	return err
+}
+
+func newProvider(db *sql.DB) (*goose.Provider, error) {
+	files, err := fs.Sub(migrations, "migration")
+	if err != nil {
+		return nil, err
+	}
+	versions, err := database.NewStore(database.DialectPostgres, versionTable)
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider("", db, files, goose.WithStore(versions), goose.WithDisableGlobalRegistry(true))
+}
+
+func status(ctx context.Context, db *sql.DB) ([]Migration, error) {
+	provider, err := newProvider(db)
+	if err != nil {
+		return nil, err
+	}
+	applied, err := appliedAt(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	var steps []Migration
+	for _, s := range provider.ListSources() {
+		at, done := applied[s.Version]
+		steps = append(steps, Migration{Version: s.Version, Name: s.Path, Applied: done, AppliedAt: at})
+	}
+	return steps, nil
+}
+
+func appliedAt(ctx context.Context, db *sql.DB) (applied map[int64]time.Time, err error) {
+	if v, err := version(ctx, db); err != nil || v == 0 {
+		return nil, err
+	}
+	rows, err := db.QueryContext(ctx, `SELECT version_id, tstamp FROM `+versionTable+` WHERE is_applied`)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	applied = map[int64]time.Time{}
+	for rows.Next() {
+		var v int64
+		var at time.Time
+		if err := rows.Scan(&v, &at); err != nil {
+			return nil, err
+		}
+		applied[v] = at
+	}
+	return applied, rows.Err()
+}
+
+// version is the newest migration applied to the database; 0 when it has no schema of ours.
+func version(ctx context.Context, db *sql.DB) (v int64, err error) {
+	err = db.QueryRowContext(ctx, `SELECT COALESCE(MAX(version_id), 0) FROM `+versionTable).Scan(&v)
+	if c := code(err); c == undefinedTable || c == invalidSchema {
+		return 0, nil
+	}
+	return v, err
+}
+
+// checkSchema migrates an older schema, unless that is somebody else's to do.
+func (d *Driver) checkSchema(ctx context.Context, url string, noMigrate bool) error {
+	return withDatabase(url, func(db *sql.DB) error {
+		v, err := version(ctx, db)
+		switch {
+		case err != nil:
+			return err
+		case v > schemaVersion:
+			return checkCompatible(ctx, db, v)
+		case v == schemaVersion:
+			return nil
+		case noMigrate:
+			return fmt.Errorf("%w: the database has version %d and this program needs %d; run: undolog migrate up", store.ErrSchema, v, schemaVersion)
+		}
+		err = migrate(ctx, db)
+		if code(err) == insufficientRights {
+			return fmt.Errorf("%w: the database has version %d, this program needs %d and its role may not migrate; as a role that may, run: undolog migrate up: %w",
+				store.ErrSchema, v, schemaVersion, err)
+		}
+		return err
+	})
+}
+
+func checkCompatible(ctx context.Context, db *sql.DB, v int64) error {
+	var oldest int64
+	if err := db.QueryRowContext(ctx, `SELECT oldest FROM undolog.compatibility`).Scan(&oldest); err != nil {
+		return err
+	}
+	if oldest > schemaVersion {
+		return fmt.Errorf("%w: the database has version %d, for programs from %d on, and this one knows %d; use a newer undolog", store.ErrSchema, v, oldest, schemaVersion)
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package postgres
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// maxConns is the size of the pool when the URL says nothing: grouped writes use two at a time, reads the
+// rest.
+const maxConns = 16
+
+// mode is how statements are sent. Prepared ones cost the server least, and cannot be used through a
+// pooler that shares connections by transaction; unprepared ones still take one round trip.
+type mode struct {
+	chosen     bool // by the URL
+	unprepared atomic.Bool
+}
+
+// config reads the URL and has each new connection use the mode of that moment.
+func (d *Driver) config(address string) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(address)
+	if err != nil {
+		return nil, err
+	}
+	d.mode.chosen = names(address, "default_query_exec_mode")
+	if !names(address, "pool_max_conns") {
+		config.MaxConns = maxConns
+	}
+	if _, named := config.ConnConfig.RuntimeParams["application_name"]; !named {
+		config.ConnConfig.RuntimeParams["application_name"] = "undolog"
+	}
+	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		if d.mode.unprepared.Load() {
+			c.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+		}
+		return nil
+	}
+	return config, nil
+}
+
+// names reports whether an address, a URL or libpq's key=value words, sets a parameter.
+func names(address, parameter string) bool {
+	if u, err := url.Parse(address); err == nil && u.Scheme != "" {
+		return u.Query().Has(parameter)
+	}
+	return strings.Contains(address, parameter+"=")
+}
+
+// learnMode stops preparing statements when an error shows that what is prepared on a connection is not
+// there when it is run.
+func (d *Driver) learnMode(err error) {
+	if d.mode.chosen || !isPreparedElsewhere(err) || d.mode.unprepared.Swap(true) {
+		return
+	}
+	d.logger.Info("connections are shared by a pooler: statements are no longer prepared", slog.Any("error", err))
+	d.pool.Reset()
+}

@@ -1,0 +1,64 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/undolog/undolog/store"
+)
+
+// persist runs a write until the database says what became of it, however long its caller waits: after
+// the first try it can have been done without our knowing, and the next ones find out. So a write MUST be
+// one that finds its own when it is run again. It gives up with store.ErrUnreachable.
+func (d *Driver) persist(ctx context.Context, write func(context.Context) error) error {
+	if err := ctx.Err(); err != nil {
+		return err // nothing was sent
+	}
+	return d.retry(context.WithoutCancel(ctx), write)
+}
+
+// retry runs what can be run again until the database answers, the caller's context ends, or patience does.
+func (d *Driver) retry(caller context.Context, run func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(caller, d.patience)
+	defer cancel()
+	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+		if d.closed.Load() {
+			return store.ErrClosed
+		}
+		err := d.try(ctx, run)
+		switch {
+		case err == nil:
+			return nil
+		case caller.Err() != nil:
+			return caller.Err()
+		case !isPassing(err):
+			return explain(err)
+		}
+		d.learnMode(err)
+		if !sleep(ctx, pause/2+rand.N(pause)) {
+			return cmp.Or(caller.Err(), fmt.Errorf("%w: %w", store.ErrUnreachable, err))
+		}
+	}
+}
+
+// try bounds one attempt, so that a database that has gone silent leaves time for others.
+func (d *Driver) try(ctx context.Context, run func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, d.patience/3)
+	defer cancel()
+	return run(ctx)
+}
+
+// sleep reports false when the context ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,167 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/store"
+)
+
+// Effect implements store.Driver.
+func (d *Driver) Effect(ctx context.Context, tenant, id string) (r *effect.Record, err error) {
+	err = d.retry(ctx, func(ctx context.Context) error {
+		r, err = d.record(ctx, tenant, id)
+		return err
+	})
+	return r, err
+}
+
+// record returns one effect, store.ErrNotFound when the tenant has none of that id.
+func (d *Driver) record(ctx context.Context, tenant, id string) (*effect.Record, error) {
+	key, ok := parseID(id)
+	if !ok {
+		return nil, store.ErrNotFound
+	}
+	var f found
+	err := asTenant(ctx, d.pool, tenant, statement{sql: selectRecord + ` WHERE e.id = $1`, args: []any{key}, read: readRecord(&f)})
+	if err == nil && f.Record == nil {
+		err = store.ErrNotFound
+	}
+	return f.Record, err
+}
+
+// stateAt is effect.Record.StateAt in SQL, for filters: keep them equal. Its parameter is the time.
+const stateAt = `
+	CASE
+	WHEN COALESCE(t.state, e.state) <> 'claimed' THEN COALESCE(t.state, e.state)
+	WHEN COALESCE($1::timestamptz, now()) < CASE WHEN t.effect IS NULL THEN COALESCE(e.lease_until, o.until) ELSE COALESCE(t.lease_until, o.until) END
+	 AND COALESCE(COALESCE($1, now()) < CASE WHEN t.effect IS NULL THEN e.timeout_at ELSE t.timeout_at END, true)
+	THEN 'claimed'
+	ELSE 'in_doubt'
+	END`
+
+// Effects implements store.Driver. With f.After it takes the oldest of the newer effects, so that who
+// follows the log misses none, and returns them newest first as ever; see Events for how far it reads.
+func (d *Driver) Effects(ctx context.Context, f *store.Filter) (records []*effect.Record, err error) {
+	order := "DESC"
+	if f.After > 0 {
+		order = "ASC"
+	}
+	where, args := conditions(f, d.clock.param())
+	err = d.retry(ctx, func(ctx context.Context) error {
+		return asTenant(ctx, d.pool, f.Tenant, statement{
+			sql: selectRecord + where + `
+				ORDER BY e.seq ` + order + `
+				LIMIT $2`,
+			args: args, read: readRecords(&records),
+		})
+	})
+	if f.After > 0 {
+		slices.Reverse(records)
+	}
+	return records, err
+}
+
+// conditions is the WHERE clause of a filter. Values are in the parameters only; $1 is the time and $2 the
+// limit.
+func conditions(f *store.Filter, now pgtype.Timestamptz) (string, []any) {
+	limit := f.Limit
+	if limit <= 0 {
+		limit = 100
+	}
+	args := []any{now, int64(limit), text(f.Tenant)}
+	where := []string{`e.tenant = $3`, `COALESCE($1::timestamptz, now()) IS NOT NULL`} // the time is always bound
+	add := func(condition string, value any) {
+		args = append(args, value)
+		where = append(where, fmt.Sprintf(condition, len(args)))
+	}
+	if f.Run != "" {
+		add(`e.run <> '' AND hashtextextended(e.run, 0) = hashtextextended($%[1]d, 0) AND e.run = $%[1]d::text`, text(f.Run))
+	}
+	if f.Server != "" {
+		add(`e.server = $%d`, text(f.Server))
+	}
+	if f.Tool != "" {
+		add(`e.tool LIKE $%d`, likeGlob(text(f.Tool)))
+	}
+	if !f.Since.IsZero() {
+		add(`e.created_at >= $%d`, timestamp(f.Since))
+	}
+	if f.Before > 0 {
+		add(`e.seq < $%d`, f.Before)
+	}
+	if f.After > 0 {
+		add(`e.seq > $%d AND e.seq < `+settledSeq, f.After)
+	}
+	if len(f.States) > 0 {
+		states := make([]string, len(f.States))
+		for i, s := range f.States {
+			states[i] = string(s)
+		}
+		add(stateAt+` = ANY ($%d::text[])`, states)
+	}
+	return "\n\tWHERE " + strings.Join(where, "\n\t  AND "), args
+}
+
+// likeGlob is a pattern of LIKE: * and ? are the only wildcards of a glob of ours.
+var likeGlob = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `*`, `%`, `?`, `_`).Replace
+
+// History implements store.Driver. The first claim, kept in the effect's row, comes as ordinal 0. A delivery
+// is kept apart, one for each answer, and told as the event that it is.
+func (d *Driver) History(ctx context.Context, tenant, id string) (moves []effect.Transition, events []effect.Event, err error) {
+	key, ok := parseID(id)
+	if !ok {
+		return nil, nil, store.ErrNotFound
+	}
+	err = d.retry(ctx, func(ctx context.Context) error {
+		return asTenant(ctx, d.pool, tenant,
+			statement{args: []any{key}, read: readMoves(id, &moves), sql: `
+				SELECT 0 AS ordinal, 1, state, created_at, owner, lease_until, timeout_at, '', '', '', '', false, NULL::bytea
+				FROM undolog.effect
+				WHERE id = $1
+				UNION ALL
+				SELECT ordinal, attempt, state, at, owner, lease_until, timeout_at, by, reason, continuation, answer_kind, is_error, answer
+				FROM undolog.transition
+				WHERE effect = $1
+				ORDER BY ordinal`},
+			statement{args: []any{key}, read: readEvents(&events), sql: selectEvent + `
+				WHERE effect = $1::uuid::text AND effect <> ''
+				UNION ALL
+				SELECT 0, d.at, e.tenant, e.id::text, 'delivered', e.principal, e.server, e.tool, NULL
+				FROM undolog.delivery d
+				JOIN undolog.effect e ON e.id = d.effect
+				WHERE e.id = $1
+				ORDER BY at, seq`})
+	})
+	if err == nil && len(moves) == 0 {
+		err = store.ErrNotFound
+	}
+	return moves, events, err
+}
+
+func readMoves(id string, into *[]effect.Transition) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		*into = nil
+		for rows.Next() {
+			m := effect.Transition{Effect: id}
+			var lease, timeout pgtype.Timestamptz
+			err := rows.Scan(&m.Ordinal, &m.Attempt, (*string)(&m.State), &m.At, &m.Owner, &lease, &timeout,
+				&m.By, &m.Reason, &m.Continuation, (*string)(&m.Answer.Kind), &m.Answer.IsError, (*[]byte)(&m.Answer.Body))
+			if err != nil {
+				return err
+			}
+			m.At, m.LeaseUntil, m.TimeoutAt = m.At.UTC(), fromTimestamp(lease), fromTimestamp(timeout)
+			for _, s := range []*string{&m.Owner, &m.By, &m.Reason, &m.Continuation} {
+				*s = untext(*s)
+			}
+			*into = append(*into, m)
+		}
+		return nil
+	}
+}

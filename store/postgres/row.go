@@ -1,0 +1,176 @@
+package postgres
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/fnv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/undolog/undolog/effect"
+)
+
+// effectRow is an effect on its way into the log: its first claim, or a finished read.
+type effectRow struct {
+	id      uuid.UUID
+	record  *effect.Record
+	lease   time.Duration // zero: held by the owner's heart
+	timeout time.Duration // zero: none
+	at      time.Time     // when it was claimed; zero: when it is inserted
+	sure    bool          // what is known of the call was read: only the generation decides
+}
+
+// compare is the order in which rows are inserted by everybody, so that no two groups wait for each other.
+func (r *effectRow) compare(s *effectRow) int {
+	if c := bytes.Compare(r.record.Signature[:], s.record.Signature[:]); c != 0 {
+		return c
+	}
+	return bytes.Compare(r.id[:], s.id[:])
+}
+
+// effectRows are the columns of many rows of one tenant.
+type effectRows struct {
+	ids                                        []pgtype.UUID
+	places                                     []int64
+	callers, leases, timeouts                  []pgtype.Int8
+	ats                                        []pgtype.Timestamptz
+	generations                                []int32
+	signatures, windows, digests, completes    [][]byte
+	principals, sessions, traces               []string
+	servers, tools, tiers, rules, scopes       []string
+	keys, runs, occurrences, policies, sources []string
+	lookalikes, owners                         []string
+	arguments                                  [][]byte
+	sure                                       []bool
+}
+
+// add puts a row in; place is its place among the effects of the transaction.
+func (c *effectRows) add(row *effectRow, place int) {
+	r := row.record
+	c.ids = append(c.ids, pgtype.UUID{Bytes: row.id, Valid: true})
+	c.places = append(c.places, int64(place))
+	c.callers = append(c.callers, caller(r))
+	c.leases = append(c.leases, micros(row.lease))
+	c.timeouts = append(c.timeouts, micros(row.timeout))
+	c.ats = append(c.ats, timestamp(row.at))
+	c.generations = append(c.generations, int32(r.Generation))
+	c.signatures = append(c.signatures, blob(r.Signature))
+	c.windows = append(c.windows, blob(r.Window))
+	c.digests = append(c.digests, r.ArgsDigest[:])
+	c.completes = append(c.completes, r.Complete[:])
+	c.principals = append(c.principals, text(r.Principal))
+	c.sessions = append(c.sessions, text(r.Session))
+	c.traces = append(c.traces, text(r.Trace))
+	c.servers = append(c.servers, text(r.Server))
+	c.tools = append(c.tools, text(r.Tool))
+	c.tiers = append(c.tiers, string(r.Tier))
+	c.rules = append(c.rules, string(r.Rule))
+	c.scopes = append(c.scopes, text(r.Scope))
+	c.keys = append(c.keys, text(r.Key))
+	c.runs = append(c.runs, text(r.Run))
+	c.occurrences = append(c.occurrences, text(r.Occurrence))
+	c.policies = append(c.policies, text(r.Policy))
+	c.sources = append(c.sources, text(r.Source))
+	c.lookalikes = append(c.lookalikes, text(r.LookalikeOf))
+	c.owners = append(c.owners, text(r.Owner))
+	c.arguments = append(c.arguments, r.Arguments)
+	c.sure = append(c.sure, row.sure)
+}
+
+// insertEffects claims what can be claimed, and returns what it was. A call that is not sure is inserted
+// only when nothing is known of it, by signature or as a look-alike: most calls are new, and to ask first
+// would be a round trip for each. The questions are scalar on purpose: each is a look into an index for each
+// row, under every plan, where an anti-join may become a scan of the table while statistics are young.
+const insertEffects = `
+	INSERT INTO undolog.effect (
+	  id, seq, caller, created_at, lease_until, timeout_at, generation, signature, window_signature,
+	  args_digest, complete, tenant, principal, session, trace, server, tool, tier, rule, scope,
+	  key, run, occurrence, policy, source, lookalike_of, state, owner, arguments)
+	SELECT
+	  n.id, (pg_current_xact_id()::text::bigint << 16) + n.place, n.caller, COALESCE(n.at, $2::timestamptz, now()),
+	  COALESCE(n.at, $2::timestamptz, now()) + n.lease * interval '1 microsecond',
+	  COALESCE(n.at, $2::timestamptz, now()) + n.timeout * interval '1 microsecond',
+	  n.generation, n.signature, n.window_signature,
+	  n.args_digest, n.complete, $1, n.principal, n.session, n.trace, n.server, n.tool, n.tier, n.rule, n.scope,
+	  n.key, n.run, n.occurrence, n.policy, n.source, n.lookalike_of, 'claimed', n.owner, n.arguments
+	FROM unnest(
+	  $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::timestamptz[], $9::integer[],
+	  $10::bytea[], $11::bytea[], $12::bytea[], $13::bytea[],
+	  $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[], $21::text[],
+	  $22::text[], $23::text[], $24::text[], $25::text[], $26::text[], $27::text[], $28::text[],
+	  $29::bytea[], $30::boolean[])
+	  AS n(id, place, caller, lease, timeout, at, generation,
+	       signature, window_signature, args_digest, complete,
+	       principal, session, trace, server, tool, tier, rule, scope,
+	       key, run, occurrence, policy, source, lookalike_of, owner,
+	       arguments, sure)
+	WHERE n.sure
+	   OR (SELECT true FROM undolog.effect e WHERE e.signature = n.signature LIMIT 1) IS NULL
+	  AND (SELECT true FROM undolog.effect e
+	       WHERE e.window_signature = n.window_signature AND e.rule IN ('key', 'run') LIMIT 1) IS NULL
+	  AND (n.rule = 'window'
+	       OR (SELECT true FROM undolog.effect e WHERE e.signature = n.window_signature LIMIT 1) IS NULL)
+	ON CONFLICT DO NOTHING
+	RETURNING id, seq, created_at`
+
+// insert returns the statement for one tenant's rows; won is told of each that was inserted.
+func (c *effectRows) insert(tenant string, now pgtype.Timestamptz, won func(id uuid.UUID, seq int64, at time.Time)) statement {
+	return statement{
+		sql: insertEffects,
+		args: []any{
+			text(tenant), now, c.ids, c.places, c.callers, c.leases, c.timeouts, c.ats, c.generations,
+			c.signatures, c.windows, c.digests, c.completes,
+			c.principals, c.sessions, c.traces, c.servers, c.tools, c.tiers, c.rules, c.scopes,
+			c.keys, c.runs, c.occurrences, c.policies, c.sources, c.lookalikes, c.owners,
+			c.arguments, c.sure,
+		},
+		read: func(rows pgx.Rows) error {
+			var id pgtype.UUID
+			var seq int64
+			var at time.Time
+			for rows.Next() {
+				if err := rows.Scan(&id, &seq, &at); err != nil {
+					return err
+				}
+				won(id.Bytes, seq, at.UTC())
+			}
+			return nil
+		},
+	}
+}
+
+// caller hashes who writes where, to find a caller's writes by a small number; NULL for reads, which are
+// none. Who looks by it compares the names as well.
+func caller(r *effect.Record) pgtype.Int8 {
+	if r.Tier == effect.TierRead {
+		return pgtype.Int8{}
+	}
+	h := fnv.New64a()
+	for _, s := range []string{r.Tenant, r.Principal, r.Server} {
+		var length [4]byte
+		binary.BigEndian.PutUint32(length[:], uint32(len(s)))
+		h.Write(length[:])
+		h.Write([]byte(s))
+	}
+	return pgtype.Int8{Int64: int64(h.Sum64()), Valid: true}
+}
+
+// blob is a digest as the database has it; nil, for NULL, when it is zero.
+func blob(d [32]byte) []byte {
+	if d == [32]byte{} {
+		return nil
+	}
+	return d[:]
+}
+
+// parseID reads the id of an effect; false when it can be none.
+func parseID(s string) (pgtype.UUID, bool) {
+	if len(s) != 36 {
+		return pgtype.UUID{}, false
+	}
+	id, err := uuid.Parse(s)
+	return pgtype.UUID{Bytes: id, Valid: err == nil}, err == nil
+}

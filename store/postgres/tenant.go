@@ -1,0 +1,73 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// sender is a pool, or a transaction.
+type sender interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// statement is one statement with what reads its rows, if anything does.
+type statement struct {
+	sql  string
+	args []any
+	read func(pgx.Rows) error
+}
+
+// asTenant runs statements as one tenant, in one round trip. On a pool they are one transaction, committed
+// when it returns no error.
+func asTenant(ctx context.Context, s sender, tenant string, statements ...statement) error {
+	var b pgx.Batch
+	queueTenant(&b, tenant)
+	for _, st := range statements {
+		queue(&b, st)
+	}
+	return s.SendBatch(ctx, &b).Close()
+}
+
+// queueTenant says whose rows the statements that follow see and write. It holds until the transaction ends.
+func queueTenant(b *pgx.Batch, tenant string) {
+	b.Queue(`SELECT set_config('undolog.tenant', $1, true)`, text(tenant))
+}
+
+func queue(b *pgx.Batch, st statement) {
+	q := b.Queue(st.sql, st.args...)
+	if st.read != nil {
+		q.Query(st.read)
+	}
+}
+
+// meet makes the tenant known before its first row is written.
+func (d *Driver) meet(ctx context.Context, tenant string) error {
+	if d.known.hasTenant(tenant) {
+		return nil
+	}
+	err := d.persist(ctx, func(ctx context.Context) error {
+		_, err := d.pool.Exec(ctx, `INSERT INTO undolog.tenant (id) VALUES ($1) ON CONFLICT DO NOTHING`, text(tenant))
+		return err
+	})
+	if err == nil {
+		d.known.addTenant(tenant)
+	}
+	return err
+}
+
+// Tenants returns every tenant that has anything in the log.
+func (d *Driver) Tenants(ctx context.Context) (tenants []string, err error) {
+	err = d.retry(ctx, func(ctx context.Context) error {
+		rows, err := d.pool.Query(ctx, `SELECT id FROM undolog.tenant ORDER BY id`)
+		if err != nil {
+			return err
+		}
+		tenants, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	for i := range tenants {
+		tenants[i] = untext(tenants[i])
+	}
+	return tenants, err
+}
