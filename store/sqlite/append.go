@@ -60,7 +60,11 @@ func (t *tx) move(was *effect.Record, move *effect.Transition) (*effect.Record, 
 // insertTransition writes where r stands now as its next move; false when another move took its place.
 // A claim of a new attempt takes its place in the order of all that was begun.
 func (t *tx) insertTransition(r *effect.Record, newAttempt bool, answer effect.Answer) (inserted bool, err error) {
-	result, err := t.exec(`
+	exec := t.exec
+	if !newAttempt { // a new attempt may use up a grant too
+		exec = t.execLast
+	}
+	result, err := exec(`
 		INSERT INTO transition (effect, ordinal, attempt, state, at, owner, lease_until, timeout_at,
 		       position, by, reason, continuation, answer_kind, is_error, answer)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?,

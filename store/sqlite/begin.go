@@ -56,10 +56,10 @@ func (t *tx) beginNew(p *store.Begin) (*store.Begun, error) {
 		return nil, nil
 	}
 	r := p.NewRecord(&v, t.now)
-	if inserted, err := t.insertIfNew(r); !inserted || err != nil {
+	if err := t.beatWhenDue(p, r); err != nil { // mostly it is not, and the claim is all that is written
 		return nil, err
 	}
-	if err := t.beatWhenDue(p, r); err != nil {
+	if inserted, err := t.insertIfNew(r); !inserted || err != nil {
 		return nil, err
 	}
 	return t.claimed(v, r), nil
@@ -208,7 +208,7 @@ func (t *tx) insertEffect(r *effect.Record) error {
 // The generation of a known one is NULL, which the schema refuses and OR IGNORE makes no row. (INSERT …
 // SELECT … WHERE would copy the row to a temporary table, since it reads the table that it writes.)
 func (t *tx) insertIfNew(r *effect.Record) (inserted bool, err error) {
-	result, err := t.exec(`
+	result, err := t.execLast(`
 		INSERT OR IGNORE INTO effect (generation, `+effectColumns+`)
 		VALUES (CASE
 		        WHEN EXISTS (SELECT 1 FROM effect WHERE tenant = ?2 AND signature = ?11) THEN NULL

@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	sqlite3 "modernc.org/sqlite/lib"
-
 	"github.com/undolog/undolog/store"
 )
 
@@ -105,8 +103,9 @@ func (w *writer) do(ctx context.Context, run func(*tx) error) error {
 }
 
 // serveAlone runs a request on its caller's goroutine, which spares a lone one two wake-ups. It reports
-// false, and has done nothing, when somebody else is writing, here or in another process. Callers that come
-// in groups are left to the queue: they would take turns alone otherwise.
+// false, and has done nothing, when somebody else is writing, here or in another process, or when it did not
+// go well: the queue tries again and says why. Callers that come in groups are left to the queue: they would
+// take turns alone otherwise.
 func (w *writer) serveAlone(r *request) bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -114,11 +113,14 @@ func (w *writer) serveAlone(r *request) bool {
 		return false
 	}
 	defer w.turn.Unlock()
-	if w.grouped || w.file.inPlace() != nil || w.exec(`BEGIN IMMEDIATE`) != nil {
-		return false // the queue says why
+	if w.grouped || w.file.inPlace() != nil {
+		return false
 	}
 	r.state.Store(requestTaken)
-	w.run([]*request{r})
+	if w.runGroup(w.newTx(), []*request{r}) != nil {
+		r.state.Store(requestQueued)
+		return false
+	}
 	return true
 }
 
@@ -176,7 +178,7 @@ func (w *writer) serve(first *request) {
 
 // run runs the requests, in the transaction that has begun, and answers them.
 func (w *writer) run(group []*request) {
-	if err := w.runGroup(group); err == nil {
+	if err := w.runGroup(w.begun(), group); err == nil {
 		return
 	}
 	for _, r := range group { // one of them is bad: the others must not suffer for it
@@ -210,21 +212,20 @@ func (w *writer) take(group []*request) []*request {
 	return taken
 }
 
-// runGroup runs the requests in the transaction that has begun. A request that fails by its own rules
-// (a conflict, not found) has written nothing and fails alone; any other error undoes the group and is
+// runGroup runs the requests in one transaction and ends it. A request that fails by its own rules (a
+// conflict, not found) has written nothing and fails alone; any other error undoes the group and is
 // returned, and nobody was answered.
-func (w *writer) runGroup(group []*request) error {
-	t := &tx{writer: w, now: w.now().UTC().Truncate(time.Microsecond)}
+func (w *writer) runGroup(t *tx, group []*request) error {
 	refusals := make([]error, len(group))
 	for i, r := range group {
 		err := r.run(t)
 		if err != nil && !isRefusal(err) {
-			return errors.Join(err, w.rollback())
+			return errors.Join(err, t.rollback())
 		}
 		refusals[i] = err
 	}
-	if err := w.exec(`COMMIT`); err != nil {
-		return errors.Join(err, w.rollback())
+	if err := t.commit(); err != nil {
+		return errors.Join(err, t.rollback())
 	}
 	for _, learn := range t.learned {
 		learn()
@@ -240,7 +241,7 @@ func (w *writer) runAlone(r *request) {
 		r.done <- err
 		return
 	}
-	if err := w.runGroup([]*request{r}); err != nil {
+	if err := w.runGroup(w.begun(), []*request{r}); err != nil {
 		r.done <- explain(err)
 	}
 }
@@ -280,14 +281,6 @@ func (w *writer) begin() error {
 	}
 }
 
-// rollback ends the transaction; SQLite may have done so by itself, which is no error.
-func (w *writer) rollback() error {
-	if err := w.exec(`ROLLBACK`); err != nil && primary(err) != sqlite3.SQLITE_ERROR {
-		return err
-	}
-	return nil
-}
-
 func (w *writer) exec(query string) error {
 	s, err := w.prepare(query)
 	if err != nil {
@@ -308,30 +301,6 @@ func (w *writer) prepare(query string) (*sql.Stmt, error) {
 	}
 	w.stmts[query] = s
 	return s, nil
-}
-
-// tx is the running transaction. Its time is one for the whole group.
-type tx struct {
-	writer  *writer
-	now     time.Time
-	learned []func() // what is known for certain once the transaction is durable
-}
-
-// exec and query take no caller's context: a write that has begun ends.
-func (t *tx) exec(query string, args ...any) (sql.Result, error) {
-	s, err := t.writer.prepare(query)
-	if err != nil {
-		return nil, err
-	}
-	return s.ExecContext(context.Background(), args...)
-}
-
-func (t *tx) query(query string, args ...any) (*sql.Rows, error) {
-	s, err := t.writer.prepare(query)
-	if err != nil {
-		return nil, err
-	}
-	return s.QueryContext(context.Background(), args...)
 }
 
 // snapshot reads outside the writer, under the caller's context.
