@@ -21,8 +21,8 @@ type Options struct {
 	// Deadline bounds one phase as a whole. What has not answered by then has failed, each by its own
 	// mode and failOpen. Defaults to no bound.
 	Deadline time.Duration
-	// DiscoveryTTL is how long a host's list of interceptors is believed before it is asked again.
-	// Negative: until Invalidate. Defaults to 5 minutes.
+	// DiscoveryTTL is how long a host's list of interceptors is believed before it is asked again, if the
+	// host asks for no less: see Lister. Negative: until Invalidate. Defaults to 5 minutes.
 	DiscoveryTTL time.Duration
 	// StateKey seals the requestState of answers that ask for input, where interceptors judge what is
 	// answered: it says what each question was. Replicas that take each other's requests need the same

@@ -16,7 +16,15 @@ import (
 const (
 	discoveryTimeout = 10 * time.Second
 	discoveryRetry   = time.Second // how long an unreachable host is left alone
+	shortestTTL      = time.Second // that a host can ask for: not every operation is to ask it
 )
+
+// Lister is a Host that says for how long its list may be kept. That counts where it is shorter than
+// Options.DiscoveryTTL, but for no less than a second, and not at all when that is negative.
+type Lister interface {
+	// Listing is List with what the host says.
+	Listing(ctx context.Context) (*interceptors.Listing, error)
+}
 
 // hostEntry is a host in use, with what it last listed.
 type hostEntry struct {
@@ -26,6 +34,7 @@ type hostEntry struct {
 	local   bool
 
 	listed []interceptors.Descriptor // nil until the host has answered once
+	ttl    time.Duration             // how long that is believed; negative: until Invalidate
 	asked  time.Time
 	err    error // of the last asking
 	known  bool  // listed is an answer, though perhaps an older one
@@ -161,14 +170,23 @@ func (c *Chain) validUntil(h *hostEntry) time.Time {
 	switch {
 	case h.err != nil:
 		return h.asked.Add(discoveryRetry)
-	case c.opts.DiscoveryTTL < 0:
+	case h.ttl < 0:
 		return time.Time{}
 	}
-	return h.asked.Add(c.opts.DiscoveryTTL)
+	return h.asked.Add(h.ttl)
+}
+
+// ttl is how long a listing is believed.
+func (c *Chain) ttl(l *interceptors.Listing) time.Duration {
+	ours := c.opts.DiscoveryTTL
+	if ours < 0 || !l.HasTTL {
+		return ours
+	}
+	return min(max(l.TTL, shortestTTL), ours)
 }
 
 func (c *Chain) ask(ctx context.Context, h *hostEntry, now time.Time) {
-	listed, err := h.host.List(ctx)
+	listing, err := h.list(ctx)
 	h.asked, h.err = now, err
 	if err != nil {
 		h.asked = c.opts.Now() // one that hung is left alone for a while too
@@ -176,7 +194,15 @@ func (c *Chain) ask(ctx context.Context, h *hostEntry, now time.Time) {
 			slog.String("host", h.host.Name()), slog.Bool("known", h.known), slog.Any("error", err))
 		return
 	}
-	h.listed, h.known = listed, true
+	h.listed, h.ttl, h.known = listing.Interceptors, c.ttl(listing), true
+}
+
+func (h *hostEntry) list(ctx context.Context) (*interceptors.Listing, error) {
+	if l, ok := h.host.(Lister); ok {
+		return l.Listing(ctx)
+	}
+	listed, err := h.host.List(ctx)
+	return &interceptors.Listing{Interceptors: listed}, err
 }
 
 // leftOut is an interceptor that a host lists and no plan can hold.
@@ -221,6 +247,9 @@ func (s *snapshot) take(h *hostEntry, logger *slog.Logger) {
 	}
 	s.entries = append(s.entries, h.missing(seen)...)
 }
+
+// Watch has the chain ask a server in the same process again when its interceptors change.
+func (h *localHost) Watch(changed func()) { h.server.Watch(changed) }
 
 var errMissing = errors.New("required interceptor is not there")
 

@@ -60,6 +60,10 @@ func (h *remoteHost) List(ctx context.Context) ([]interceptors.Descriptor, error
 	return h.lister.List(ctx, h.session, "")
 }
 
+func (h *remoteHost) Listing(ctx context.Context) (*interceptors.Listing, error) {
+	return h.lister.Listing(ctx, h.session, "")
+}
+
 func (h *remoteHost) Invoke(ctx context.Context, params *interceptors.InvokeParams) (*interceptors.Result, error) {
 	if params.Context != nil && params.Meta == nil {
 		params.Meta = traceMeta(params.Context)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
-	"github.com/undolog/undolog/chain"
 	"github.com/undolog/undolog/interceptors"
 )
 
@@ -25,7 +24,7 @@ func (e *TimeoutError) Error() string {
 
 // do runs one request: in its turn, unless the breaker is open, on a connection that stands. limit is how
 // long it is awaited, and patience how long the host itself was told that it has; zero: it was not.
-func (h *Host) do(ctx context.Context, limit, patience time.Duration, f func(ctx context.Context, remote chain.Host) error) error {
+func (h *Host) do(ctx context.Context, limit, patience time.Duration, f func(ctx context.Context, up *life) error) error {
 	select {
 	case h.slots <- struct{}{}:
 		defer func() { <-h.slots }()
@@ -50,7 +49,7 @@ func (h *Host) do(ctx context.Context, limit, patience time.Duration, f func(ctx
 	defer cancel()
 	defer context.AfterFunc(up.ctx, cancel)() // a connection that is gone keeps nobody
 	began := time.Now()
-	err = f(bounded, up.remote)
+	err = f(bounded, up)
 	outcome, err = h.judge(bounded, time.Since(began), limit, patience, err)
 	if outcome == broken {
 		c.lost(up, err)

@@ -38,6 +38,8 @@ func playHost(role string) {
 		signal.Ignore(syscall.SIGTERM)
 		serveStdio(pidOf("own", os.Getpid()))
 		select {}
+	case "growing":
+		serveGrowing()
 	case "ends": // speaks no MCP
 		os.Exit(7)
 	default:

@@ -25,6 +25,9 @@ const (
 	pingPatience = 10 * time.Second // for the answer to a look
 )
 
+// firstStateless is the first revision without sessions, and without a stream that a host may speak on unasked.
+const firstStateless = "2026-07-28"
+
 // conn is one connection over all its lives.
 type conn struct {
 	host *Host
@@ -239,6 +242,9 @@ func (c *conn) tend(up *life) {
 	})
 	if c.host.opts.PingEvery > 0 {
 		c.host.work.Go(func() { c.ping(up) })
+	}
+	if protocol := protocolOf(up.session); c.host.listener != nil && protocol < firstStateless {
+		c.host.work.Go(func() { c.host.listener.listen(up.ctx, up.session.ID(), protocol) })
 	}
 }
 

@@ -94,13 +94,15 @@ type Host struct {
 	opts    Options
 	dial    func() (mcp.Transport, error)
 	logger  *slog.Logger
-	client  *interceptors.Client
+	client  *interceptors.Client // looks whether the host is there
+	lister  *interceptors.Client
 	slots   chan struct{} // one for each request under way
 	breaker breaker
 	conns   []*conn
 	next    atomic.Uint32
 
-	changed atomic.Pointer[func()]
+	changed  atomic.Pointer[func()]
+	listener *listener // nil: not over HTTP
 
 	ctx   context.Context // ends with Close
 	close context.CancelFunc
@@ -112,6 +114,7 @@ var (
 	_ chain.Host    = (*Host)(nil)
 	_ chain.Truster = (*Host)(nil)
 	_ chain.Watcher = (*Host)(nil)
+	_ chain.Lister  = (*Host)(nil)
 )
 
 // Command returns a host that is a command on its standard streams. It is started when it is first asked,
@@ -132,10 +135,15 @@ func URL(name, endpoint string, opts *Options) (*Host, error) {
 	}
 	o := opts.orDefaults()
 	client := httpClient(&o)
-	return Dial(name, func() (mcp.Transport, error) {
-		// The stream of its own would bring nothing that the SDK passes on.
+	h, err := Dial(name, func() (mcp.Transport, error) {
+		// A stream of the SDK's would bring nothing that it passes on.
 		return &mcp.StreamableClientTransport{Endpoint: endpoint, HTTPClient: client, DisableStandaloneSSE: true, MaxRetries: -1, MaxEventSize: maxAnswer}, nil
 	}, &o)
+	if err != nil {
+		return nil, err
+	}
+	h.listener = &listener{endpoint: endpoint, client: client, changed: h.tellChanged, logger: h.logger}
+	return h, nil
 }
 
 // Dial returns a host behind any transport of the SDK; dial makes a new one for each connection.
@@ -145,7 +153,8 @@ func Dial(name string, dial func() (mcp.Transport, error), opts *Options) (*Host
 	}
 	h := &Host{name: name, opts: opts.orDefaults(), dial: dial}
 	h.logger = h.opts.Logger.With(slog.String("host", name))
-	h.client = interceptors.NewClient(&interceptors.ClientOptions{})
+	h.client = interceptors.NewClient(nil)
+	h.lister = interceptors.NewClient(&interceptors.ClientOptions{Logger: h.opts.Remote.Logger})
 	h.slots = make(chan struct{}, h.opts.MaxInFlight)
 	h.breaker = breaker{after: h.opts.BreakAfter, duration: h.opts.BreakFor}
 	h.ctx, h.close = context.WithCancel(context.Background())
@@ -184,19 +193,28 @@ func (h *Host) tellChanged() {
 const listPatience = 5 * time.Second
 
 // List asks the host for its interceptors.
-func (h *Host) List(ctx context.Context) (listed []interceptors.Descriptor, err error) {
-	err = h.do(ctx, min(h.opts.Timeout, listPatience), 0, func(ctx context.Context, remote chain.Host) error {
-		listed, err = remote.List(ctx)
+func (h *Host) List(ctx context.Context) ([]interceptors.Descriptor, error) {
+	l, err := h.Listing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return l.Interceptors, nil
+}
+
+// Listing asks the host for its interceptors, and for how long they may be kept.
+func (h *Host) Listing(ctx context.Context) (l *interceptors.Listing, err error) {
+	err = h.do(ctx, min(h.opts.Timeout, listPatience), 0, func(ctx context.Context, up *life) error {
+		l, err = h.lister.Listing(ctx, up.session, "")
 		return err
 	})
-	return listed, err
+	return l, err
 }
 
 // Invoke runs one interceptor. It is sent once and never again, whatever becomes of it.
 func (h *Host) Invoke(ctx context.Context, params *interceptors.InvokeParams) (res *interceptors.Result, err error) {
 	patience := time.Duration(params.TimeoutMs) * time.Millisecond
-	err = h.do(ctx, h.opts.Timeout, patience, func(ctx context.Context, remote chain.Host) error {
-		res, err = remote.Invoke(ctx, params)
+	err = h.do(ctx, h.opts.Timeout, patience, func(ctx context.Context, up *life) error {
+		res, err = up.remote.Invoke(ctx, params)
 		return err
 	})
 	return res, err

@@ -9,6 +9,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/undolog/undolog/interceptors"
 )
 
 // httpClient adds the headers to what the caller's client does.
@@ -79,12 +81,8 @@ func (t *headers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(r)
 }
 
-// notificationChanged is what a host may say when its interceptors have changed. The SDK passes on no
-// notifications that it does not know, so it is heard below it.
-const notificationChanged = "notifications/interceptors/list_changed"
-
-// watched hears the host's word that its interceptors have changed. Over HTTP it comes on a stream that the
-// SDK keeps to itself; there a list is believed for as long as the chain says.
+// watched hears the host's word that its interceptors have changed. The SDK passes on no notifications that it
+// does not know, so it is heard below it. Over HTTP a listener hears it.
 func (h *Host) watched(t mcp.Transport) mcp.Transport {
 	if _, http := t.(*mcp.StreamableClientTransport); http {
 		return t
@@ -113,7 +111,7 @@ type watchConn struct {
 func (c *watchConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		m, err := c.Connection.Read(ctx)
-		if r, ok := m.(*jsonrpc.Request); err == nil && ok && r.Method == notificationChanged && !r.IsCall() {
+		if r, ok := m.(*jsonrpc.Request); err == nil && ok && r.Method == interceptors.NotificationListChanged && !r.IsCall() {
 			c.changed()
 			continue
 		}
