@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // The ways that others are compared with.
@@ -25,8 +26,38 @@ func (b *bench) effects(ctx context.Context) error {
 			return err
 		}
 		b.report(callers, ways, tallies)
+		b.judge(callers, ways, tallies)
 	}
 	return nil
+}
+
+// judge compares with what is to be reached.
+func (b *bench) judge(callers int, ways []way, tallies []*tally) {
+	of := map[string]*tally{}
+	for i, w := range ways {
+		of[w.name] = tallies[i]
+	}
+	insert := of[nameInsert]
+	if log := of[nameLog]; log != nil {
+		b.judgeEffects(callers, insert, log, of[nameDBOS])
+	}
+	if r := of[nameReplay]; r != nil {
+		b.table.judge("replays a second to pgbench's inserts", r.rate()/insert.rate(), 1)
+	}
+}
+
+func (b *bench) judgeEffects(callers int, insert, log, dbos *tally) {
+	switch callers {
+	case 1:
+		b.table.judgeAtMost("median of an effect to that of pgbench's insert", float64(log.quantile(whole, .5))/float64(insert.quantile(whole, .5)), 3.5)
+	case 64:
+		b.table.judge("effects a second to pgbench's inserts", log.rate()/insert.rate(), 0.75)
+	case 256:
+		b.table.judge("effects a second to pgbench's inserts", log.rate()/insert.rate(), 1)
+	}
+	if dbos != nil && callers == 64 {
+		b.table.judge("effects a second to DBOS's workflows", log.rate()/dbos.rate(), 10)
+	}
 }
 
 func (b *bench) ways(ctx context.Context) ([]way, error) {
@@ -35,16 +66,20 @@ func (b *bench) ways(ctx context.Context) ([]way, error) {
 		{"pgbench: one insert, 1 KiB", b.scripted(insertOne, 1000)},
 		{"pgbench: two inserts, 1 KiB each", b.scripted(insertBoth, 1000)},
 		{"pgx: twice BEGIN, SELECT, INSERT, COMMIT", openPlain},
-		{"UndoLog on SQLite: effect", effects(b.onSQLite)},
+		{nameLog, effects(onPostgres)},
+		{nameLog + ", through PgBouncer", bounced(effects(onPostgres))},
+		{nameLog + ", on SQLite", effects(b.onSQLite)},
+		{nameReplay, replay(onPostgres)},
+		{nameReplay + ", through PgBouncer", bounced(replay(onPostgres))},
 	}
-	if b.dbos {
+	if b.dbos && b.matching.MatchString(nameDBOS) {
 		program, err := b.buildDBOS(ctx)
 		if err != nil {
 			return nil, err
 		}
 		ways = append(ways, way{nameDBOS, workflows(program)})
 	}
-	return ways, nil
+	return slices.DeleteFunc(ways, func(w way) bool { return w.name != nameInsert && !b.matching.MatchString(w.name) }), nil
 }
 
 // report prints a table for so many callers: each way beside the first.

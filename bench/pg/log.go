@@ -13,6 +13,7 @@ import (
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/internal/pgcluster"
 	"github.com/undolog/undolog/store"
+	"github.com/undolog/undolog/store/postgres"
 	"github.com/undolog/undolog/store/sqlite"
 )
 
@@ -38,10 +39,14 @@ type onLog struct {
 // made numbers the calls of a run, so that each is another one.
 var made atomic.Int64
 
-func newParams(key string) (*store.BeginParams, error) {
+func newParams(keyed bool) (*store.BeginParams, error) {
+	n := made.Add(1)
 	call := &effect.Call{
-		Principal: "agent:bench", Server: "payments", Tool: "charge", Key: key,
-		Arguments: fmt.Appendf(nil, `{"account":"bench","amount":%d,"reference":"%s"}`, made.Add(1), padding),
+		Principal: "agent:bench", Server: "payments", Tool: "charge",
+		Arguments: fmt.Appendf(nil, `{"account":"bench","amount":%d,"reference":"%s"}`, n, padding),
+	}
+	if keyed {
+		call.Key = fmt.Sprintf("key-%d", n)
 	}
 	id, err := irreversible.Identify(call)
 	if err != nil {
@@ -80,7 +85,7 @@ func (w *onLog) work(ctx context.Context, callers int, d time.Duration) (*tally,
 func (w *onLog) prepare(n int) (err error) {
 	w.params = make([]*store.BeginParams, n)
 	for i := range w.params {
-		if w.params[i], err = newParams(""); err != nil {
+		if w.params[i], err = newParams(false); err != nil {
 			return err
 		}
 	}
@@ -147,7 +152,7 @@ func finished(ctx context.Context, db *pgcluster.Database, open opener) (params 
 	defer func() { err = errors.Join(err, log.Close()) }()
 	params = make([]*store.BeginParams, replayed)
 	for i := range params {
-		if params[i], err = newParams(fmt.Sprintf("key-%d", i)); err != nil {
+		if params[i], err = newParams(true); err != nil {
 			return nil, err
 		}
 	}
@@ -182,3 +187,31 @@ func (b *bench) onSQLite(ctx context.Context, _ *pgcluster.Database) (store.Driv
 	}
 	return sqlite.Open(ctx, filepath.Join(dir, "log.db"), nil)
 }
+
+func onPostgres(ctx context.Context, db *pgcluster.Database) (store.Driver, error) {
+	return postgres.Open(ctx, db.URL, nil)
+}
+
+// bounced is a way whose database is reached through PgBouncer.
+func bounced(open func(context.Context, *pgcluster.Database, int) (worker, error)) func(context.Context, *pgcluster.Database, int) (worker, error) {
+	return func(ctx context.Context, db *pgcluster.Database, callers int) (worker, error) {
+		bouncer, err := pgcluster.NewBouncer(ctx, db, nil)
+		if err != nil {
+			return nil, err
+		}
+		through := *db
+		through.URL = bouncer.URL
+		w, err := open(ctx, &through, callers)
+		if err != nil {
+			return nil, errors.Join(err, bouncer.Close())
+		}
+		return &behindBouncer{w, bouncer}, nil
+	}
+}
+
+type behindBouncer struct {
+	worker
+	bouncer *pgcluster.Bouncer
+}
+
+func (w *behindBouncer) close() error { return errors.Join(w.worker.close(), w.bouncer.Close()) }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -23,6 +24,7 @@ type bench struct {
 	rounds   int
 	callers  []int
 	only     string
+	matching *regexp.Regexp
 	rows     int
 	dbos     bool
 
@@ -38,6 +40,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	b := &bench{}
+	matching := flag.String("ways", "", "`REGEXP` of the ways to measure, besides that which others are compared with")
 	callers := flag.String("callers", "1,8,64,256", "`LIST` of how many work at once")
 	flag.DurationVar(&b.duration, "duration", 3*time.Second, "how long a turn is, about; whole seconds")
 	flag.IntVar(&b.rounds, "rounds", 3, "how many turns each way of doing the work has")
@@ -45,7 +48,7 @@ func main() {
 	flag.IntVar(&b.rows, "rows", 1_000_000, "effects in the log whose growth is measured")
 	flag.BoolVar(&b.dbos, "dbos", true, "measure DBOS Transact too, which is fetched and built")
 	flag.Parse()
-	err := b.parseCallers(*callers)
+	err := errors.Join(b.parseCallers(*callers), b.parseWays(*matching))
 	if err == nil {
 		err = b.run(ctx)
 	}
@@ -62,6 +65,13 @@ func (b *bench) parseCallers(list string) error {
 			return fmt.Errorf("parse callers %q: want numbers from 1, with commas between them", list)
 		}
 		b.callers = append(b.callers, n)
+	}
+	return nil
+}
+
+func (b *bench) parseWays(pattern string) (err error) {
+	if b.matching, err = regexp.Compile(pattern); err != nil {
+		return fmt.Errorf("parse ways: %w", err)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -41,16 +40,13 @@ CREATE TABLE claim (id uuid PRIMARY KEY, signature text NOT NULL UNIQUE, argumen
 CREATE TABLE outcome (id uuid, ordinal int, answer text NOT NULL, PRIMARY KEY (id, ordinal));
 `
 
-func makeBaseline(ctx context.Context, db *pgcluster.Database) (err error) {
-	conn, err := pgx.Connect(ctx, db.URL)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	if _, err := conn.Exec(ctx, baselineSchema); err != nil {
-		return fmt.Errorf("make tables: %w", err)
-	}
-	return nil
+func makeBaseline(ctx context.Context, db *pgcluster.Database) error {
+	return as(ctx, db.URL, func(conn *pgx.Conn) error {
+		if _, err := conn.Exec(ctx, baselineSchema); err != nil {
+			return fmt.Errorf("make tables: %w", err)
+		}
+		return nil
+	})
 }
 
 // scripted is the way of a script, with so many bytes of payload.

@@ -68,8 +68,13 @@ func (b *bench) version(ctx context.Context) (v string, err error) {
 	return v, err
 }
 
-func (b *bench) admin(ctx context.Context, do func(*pgx.Conn) error) (err error) {
-	conn, err := pgx.Connect(ctx, b.cluster.URL())
+func (b *bench) admin(ctx context.Context, do func(*pgx.Conn) error) error {
+	return as(ctx, b.cluster.URL(), do)
+}
+
+// as does something on a connection of its own.
+func as(ctx context.Context, url string, do func(*pgx.Conn) error) (err error) {
+	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
 	}
