@@ -191,7 +191,7 @@ func (c *Chain) ask(ctx context.Context, h *hostEntry, now time.Time) {
 	if err != nil {
 		h.asked = c.opts.Now() // one that hung is left alone for a while too
 		c.opts.Logger.ErrorContext(ctx, "interceptor host cannot be asked",
-			slog.String("host", h.host.Name()), slog.Bool("known", h.known), slog.Any("error", err))
+			slog.String("host", h.host.Name()), slog.Bool("known", h.known), slog.String("error", brief(err)))
 		return
 	}
 	h.listed, h.ttl, h.known = listing.Interceptors, c.ttl(listing), true

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 )
 
@@ -145,7 +144,7 @@ func (o *operation) end(ctx context.Context, a Answer) {
 func contain(ctx context.Context, up Upstream, params json.RawMessage) (a Answer) {
 	defer func() {
 		if p := recover(); p != nil {
-			a = Answer{Kind: Lost, Cause: fmt.Errorf("upstream panicked: %v\n%s", p, debug.Stack())}
+			a = Answer{Kind: Lost, Cause: newPanicError("upstream", p)}
 		}
 	}()
 	a = up(ctx, params)

@@ -140,7 +140,8 @@ func (o *operation) unanswered(ctx context.Context, a Answer) *Reply {
 	reply := answerReply(a, o.explain(ctx, a))
 	outcome := Outcome{Verdict: Failed, Phase: interceptors.PhaseRequest, Reason: string(a.Kind)}
 	if a.Cause != nil {
-		outcome.Reason = a.Cause.Error()
+		outcome.Reason = brief(a.Cause)
+		noteWhole(ctx, o.chain.opts.Logger, o.exchange.ID, a.Cause)
 	}
 	o.chain.opts.Logger.WarnContext(ctx, "dispatch unanswered",
 		slog.String("exchange", o.exchange.ID), slog.String("event", o.exchange.Request.Event),

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -48,11 +47,7 @@ func (r *run) invoke(ctx context.Context, e *entry) outcome {
 		}
 	}
 	if o.failure != nil {
-		r.chain.opts.Logger.WarnContext(ctx, "interceptor failed",
-			slog.String("interceptor", e.descriptor.Name), slog.String("host", e.host.Name()),
-			slog.String("mode", string(e.mode)), slog.Bool("failOpen", e.failOpen),
-			slog.String("phase", string(r.params.Phase)), slog.String("exchange", r.params.Exchange),
-			slog.Any("error", o.failure))
+		r.noteFailure(ctx, e, o.failure)
 	}
 	return o
 }
@@ -139,7 +134,7 @@ func (r *run) callBounded(ctx context.Context, e *entry, params *interceptors.In
 func contained(ctx context.Context, host Host, params *interceptors.InvokeParams) (res *interceptors.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			res, err = nil, fmt.Errorf("host %s panicked: %v\n%s", host.Name(), p, debug.Stack())
+			res, err = nil, newPanicError("host "+host.Name(), p)
 		}
 	}()
 	res, err = host.Invoke(ctx, params)

@@ -30,9 +30,9 @@ func (r *run) mutate(ctx context.Context) bool {
 			r.out.Respond, r.out.responder = o.respond, e.descriptor.Name
 			return true
 		case o.block != nil:
-			return r.abort(ctx, e, StatusMutationFailed, &Abort{Denied: true, Reason: o.block.Message, Block: o.block, Pause: pauseOf(o.block.Data)})
+			return r.abort(ctx, e, StatusMutationFailed, &Abort{Denied: true, Reason: interceptors.Brief(o.block.Message), Block: o.block, Pause: pauseOf(o.block.Data)})
 		case o.failure != nil && !e.failOpen:
-			return r.abort(ctx, e, StatusMutationFailed, &Abort{Reason: o.failure.Error()})
+			return r.abort(ctx, e, StatusMutationFailed, &Abort{Reason: brief(o.failure)})
 		case next != nil:
 			rec.Applied, r.changed = true, true
 			r.current = next

@@ -182,7 +182,7 @@ func refused(phase *PhaseResult) *PhaseResult {
 }
 
 func (o *operation) unreadable(ctx context.Context, phase interceptors.Phase, member string, err error) *Reply {
-	outcome := Outcome{Verdict: Failed, Phase: phase, Reason: fmt.Sprintf("read %s: %v", member, err)}
+	outcome := Outcome{Verdict: Failed, Phase: phase, Reason: interceptors.Brief(fmt.Sprintf("read %s: %v", member, err))}
 	reply := &Reply{Error: genericError(codeInvalidParams,
 		"What this request answers is not known here. Send it again without inputResponses and requestState",
 		`{"reason":"unknown_request_state"}`)}

@@ -56,9 +56,9 @@ func objection(e *entry, o *outcome) *Abort {
 	case e.audit():
 		return nil
 	case o.block != nil:
-		return &Abort{Denied: true, Reason: o.block.Message, Block: o.block, Pause: pauseOf(o.block.Data)}
+		return &Abort{Denied: true, Reason: interceptors.Brief(o.block.Message), Block: o.block, Pause: pauseOf(o.block.Data)}
 	case o.failure != nil && !e.failOpen:
-		return &Abort{Reason: o.failure.Error()}
+		return &Abort{Reason: brief(o.failure)}
 	case o.failure == nil && rejects(o.result):
 		return &Abort{Denied: true, Reason: firstMessage(o.result), Pause: e.pause(o.result)}
 	}
@@ -75,7 +75,7 @@ func firstMessage(res *interceptors.Result) string {
 	if len(res.Messages) == 0 {
 		return "rejected without a message"
 	}
-	return res.Messages[0].Message
+	return interceptors.Brief(res.Messages[0].Message)
 }
 
 func (r *run) count(o *outcome) {

@@ -26,7 +26,7 @@ func Observer(ei *effectinterceptor.Interceptors) chain.Observer {
 		Outcome: func(ctx context.Context, x *chain.Exchange, o chain.Outcome) {
 			if o.Verdict == chain.Blocked || o.Verdict == chain.Failed {
 				ei.Stopped(effectinterceptor.Stop{
-					Tenant: x.Request.Caller.Tenant, Principal: principalID(x.Request), Event: x.Request.Event, By: o.By, Reason: o.Reason,
+					Tenant: x.Request.Caller.Tenant, Principal: principalID(x.Request), Event: x.Request.Event, By: interceptors.Brief(o.By), Reason: o.Reason,
 				})
 			}
 		},
@@ -42,7 +42,7 @@ func endOf(a chain.Answer) effectinterceptor.End {
 		end.Kind = effect.OutcomeUnsent
 	}
 	if a.Cause != nil {
-		end.Reason = a.Cause.Error()
+		end.Reason = interceptors.Brief(a.Cause.Error())
 	}
 	return end
 }

@@ -159,7 +159,7 @@ func (c *conn) failed(err error) {
 	pause = min(pause, pauseMost)
 	pause -= time.Duration(rand.Int64N(int64(pause) / 2))
 	c.err, c.retryAt = err, time.Now().Add(pause)
-	c.host.logger.Warn("interceptor host is down", slog.Any("error", err), slog.Duration("retry", pause))
+	c.host.logger.Warn("interceptor host is down", slog.String("error", interceptors.Brief(err.Error())), slog.Duration("retry", pause))
 	if !c.reviving {
 		c.reviving = c.host.start(c.revive)
 	}

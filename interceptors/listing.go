@@ -112,7 +112,7 @@ func (c *Client) readPage(ctx context.Context, raw json.RawMessage) (wire *wireP
 		case c.opts.Strict:
 			return nil, nil, err
 		default:
-			c.log.WarnContext(ctx, "interceptor left out", slog.Any("error", err))
+			c.log.WarnContext(ctx, "interceptor left out", slog.String("error", Brief(err.Error())))
 		}
 	}
 	return wire, page, nil
