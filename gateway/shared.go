@@ -39,6 +39,7 @@ type sharedCall struct {
 	notes  chan *Message   // what belongs to it beside its answer
 
 	arrival arrival
+	judging sync.WaitGroup // of notifications that the chain still looks at
 }
 
 // noteQueue bounds what one slow agent may leave unread before its notifications are dropped: the
@@ -229,6 +230,7 @@ func (s *shared) doGoverned(ctx context.Context, c *sharedCall, send func(*Messa
 
 // flush sends what came before the answer.
 func (s *shared) flush(c *sharedCall, send func(*Message) error) error {
+	c.judging.Wait()
 	for {
 		select {
 		case note := <-c.notes:
@@ -357,8 +359,10 @@ func (s *shared) pass(c *sharedCall, m *Message) {
 // reads: the result passes the chain.
 func (s *shared) noteOfTask(c *sharedCall, m *Message) {
 	s.open.add()
+	c.judging.Add(1)
 	go func() {
 		defer s.open.done()
+		defer c.judging.Done()
 		told, reply := s.taskNote(s.link.ctx, m)
 		if told != nil {
 			s.pass(c, told)
