@@ -50,6 +50,13 @@ type Changer interface {
 	Change(ctx context.Context, more []Interceptor) error
 }
 
+// Alerter is a Session with FeatureAlerts.
+type Alerter interface {
+	// Alerts returns what the operator was told since the session began, as soon as every text is in it; without
+	// them, what there is after a while.
+	Alerts(ctx context.Context, texts []string) string
+}
+
 // Counter is a Session with FeatureCalls.
 type Counter interface {
 	// Calls returns what each interceptor was invoked with so far, in order.
@@ -87,6 +94,7 @@ type Exchanged struct {
 	Answer
 	Received json.RawMessage   // params that reached the upstream, nil when none did
 	Notes    []json.RawMessage // params of the progress notifications that the agent got
+	Notified []json.RawMessage // other notifications that the agent got, {method, params} each
 	Asked    json.RawMessage   // params of the question that the agent got, nil without one
 	Told     json.RawMessage   // what the upstream got for an answer to its question
 }
@@ -98,4 +106,5 @@ type timed struct {
 	exchange *Exchanged // of an exchange step, else nil
 	elapsed  time.Duration
 	calls    map[string][]json.RawMessage // made by this step
+	alerts   string                       // where the step expects any
 }

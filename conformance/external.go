@@ -102,6 +102,7 @@ type adapterReply struct {
 	Failed       []string                     `json:"failed"`
 	Calls        map[string][]json.RawMessage `json:"calls"` // by this call
 	Received     json.RawMessage              `json:"received"`
+	Alerts       []string                     `json:"alerts"` // of this call
 }
 
 func (e *External) hello(ctx context.Context) error {
@@ -220,6 +221,7 @@ type externalSession struct {
 	adapter *External
 	id      string
 	calls   map[string][]json.RawMessage
+	alerts  AlertLog
 }
 
 func (s *externalSession) List(ctx context.Context, event *string) (*Answer, error) {
@@ -255,6 +257,15 @@ func (s *externalSession) note(r *adapterReply) {
 	for name, payloads := range r.Calls {
 		s.calls[name] = append(s.calls[name], payloads...)
 	}
+	for _, text := range r.Alerts {
+		fmt.Fprintln(&s.alerts, text)
+	}
+}
+
+// Alerts implements Alerter: nothing comes after the answer.
+func (s *externalSession) Alerts(context.Context, []string) string {
+	told, _ := s.alerts.written()
+	return told
 }
 
 // Calls implements Counter.

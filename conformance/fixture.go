@@ -84,7 +84,8 @@ func (i *Interceptor) Hooked() []Hook {
 type HostOptions struct {
 	LegacyEnvelope    bool     `json:"legacyEnvelope,omitempty"`
 	LegacyTimeoutCode bool     `json:"legacyTimeoutCode,omitempty"`
-	Down              []string `json:"down,omitempty"` // names of hosts that cannot be reached
+	TTLMs             int64    `json:"ttlMs,omitempty"` // how long it says that its list may be believed
+	Down              []string `json:"down,omitempty"`  // names of hosts that cannot be reached
 }
 
 // Policy is what the operator of an engine says about interceptors.
@@ -93,6 +94,9 @@ type Policy struct {
 	Required   map[string]string   `json:"required,omitempty"` // name to type
 	DeadlineMs int64               `json:"deadlineMs,omitempty"`
 	Strict     bool                `json:"strict,omitempty"` // results must name their interceptor, type and phase
+	// MaxPayload is the size in bytes above which a payload is not shown to interceptors: they have failed then.
+	MaxPayload  int64 `json:"maxPayload,omitempty"`
+	ScrubErrors bool  `json:"scrubErrors,omitempty"` // errors of the target are passed on without their text
 }
 
 // Override replaces parts of what an interceptor's author declared.
@@ -157,8 +161,16 @@ type Upstream struct {
 	// Notes are params of progress notifications that it sends before its answer, on a stream. The agent
 	// must get them as they are.
 	Notes []json.RawMessage `json:"notes,omitempty"`
+	// Notifies are other notifications that it sends before its answer, on a stream.
+	Notifies []Notification `json:"notifies,omitempty"`
 	// Asks is what it asks of the agent before its answer, on a stream.
 	Asks *Question `json:"asks,omitempty"`
+}
+
+// Notification is a message of a server that wants no answer.
+type Notification struct {
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
 }
 
 // Question is a request of a server to its client, and how the client answers.
@@ -168,7 +180,7 @@ type Question struct {
 	Answer json.RawMessage `json:"answer"` // result
 }
 
-// Request is one HTTP request to the host's endpoint. Without Bare it is completed to a right request of
+// Request is one request to the host's endpoint, on a connection of its own. Without Bare it is completed to a right request of
 // revision 2026-07-28, or of Revision: headers, jsonrpc, id and _meta; Headers of an empty value are left out.
 type Request struct {
 	Verb     string            `json:"verb,omitempty"`     // defaults to POST
@@ -182,7 +194,12 @@ type Request struct {
 
 // isHTTP reports a request that only HTTP can carry.
 func (r *Request) isHTTP() bool {
-	return r.Verb != "" || r.Revision != "" || len(r.Headers) > 0 || r.Meta != nil || r.Bare
+	return r.Verb != "" || len(r.Headers) > 0 || r.Bare
+}
+
+// isStatusAlone reports an expectation that only HTTP can disappoint.
+func (e *Expect) isStatusAlone() bool {
+	return e.Status != 0 && e.ErrorCode == nil && e.Match == nil && e.Result == nil && e.Canonical == ""
 }
 
 // Expect is what must come of a step. Fields after Requires are extensions, and are looked at besides.
@@ -208,9 +225,11 @@ type Expect struct {
 	Failed       []string        `json:"failed,omitempty"`   // interceptors whose invocation failed
 	Received     json.RawMessage `json:"received,omitempty"` // params that the upstream of an exchange got
 	SamePayloads []string        `json:"samePayloads,omitempty"`
-	Asked        json.RawMessage `json:"asked,omitempty"` // params of the question that the agent got; null: none
-	Told         json.RawMessage `json:"told,omitempty"`  // the answer that the upstream got: an object with result or error
-	AnyOf        []Expect        `json:"anyOf,omitempty"` // one of these must hold
+	Asked        json.RawMessage `json:"asked,omitempty"`    // params of the question that the agent got; null: none
+	Told         json.RawMessage `json:"told,omitempty"`     // the answer that the upstream got: an object with result or error
+	Notified     []Notification  `json:"notified,omitempty"` // what the agent was notified of, progress aside, in any order; empty: nothing
+	Alerts       []string        `json:"alerts,omitempty"`   // what the operator must have been told by then; host-NAME is a host or its address
+	AnyOf        []Expect        `json:"anyOf,omitempty"`    // one of these must hold
 }
 
 // Feature is what an adapter can do beyond the four published calls and eight published behaviors.
@@ -224,17 +243,22 @@ const (
 	FeatureDescriptor    Feature = "descriptor"  // hooks, priorityHint, compat, configSchema, defaultConfig
 	FeatureCalls         Feature = "calls"       // counts invocations of each interceptor
 	FeatureRecords       Feature = "records"     // tells who took part in a phase, who failed, and the summary
-	FeatureContext       Feature = "context"     // trace and revision of an applied phase
+	FeatureContext       Feature = "context"     // trace of an operation
+	FeatureProtocol      Feature = "protocol"    // protocol revision of an operation
+	FeaturePrincipal     Feature = "principal"   // who calls
 	FeatureTenant        Feature = "tenant"      // tenant of an applied phase's invoker
 	FeatureErrorData     Feature = "error-data"  // error.data of a refused invocation
 	FeatureExchange      Feature = "exchange"    // exchange steps
 	FeatureRequest       Feature = "request"     // request steps: any method on the wire
-	FeatureHTTP          Feature = "http"        // request steps that name verbs, headers, statuses or revisions
+	FeatureHTTP          Feature = "http"        // request steps that name verbs or headers, or are sent without any
 	FeatureEveryEvent    Feature = "every-event" // applies events other than tools/call
 	FeatureFromServer    Feature = "from-server" // applies operations that the server began
 	FeatureChange        Feature = "change"      // change steps
 	FeatureGateway       Feature = "gateway"     // relays what is not governed: tasks, streams
 	FeatureLimit         Feature = "limit"       // takes no answers of the target above 2 MB
+	FeatureAlerts        Feature = "alerts"      // tells what its operator is told
+	FeatureTTL           Feature = "ttl"         // its hosts say how long their lists hold
+	FeatureScrub         Feature = "scrub"       // can pass errors on without their text
 	FeatureInvoke        Feature = "invoke"      // list and invoke steps; every adapter of a host has it
 )
 
@@ -277,6 +301,8 @@ func (f *Fixture) Needs() []Feature {
 	need.add(f.Posture == PostureServer, FeatureServerPosture)
 	need.add(f.Host.LegacyEnvelope || f.Host.LegacyTimeoutCode, FeatureHostOptions)
 	need.add(len(f.Host.Down) > 0, FeatureHosts)
+	need.add(f.Host.TTLMs > 0, FeatureTTL)
+	need.add(f.Policy.ScrubErrors, FeatureScrub)
 	need.add(f.Policy.isSet(), FeaturePolicy)
 	for i := range f.Interceptors {
 		need.interceptor(&f.Interceptors[i])
@@ -288,7 +314,7 @@ func (f *Fixture) Needs() []Feature {
 }
 
 func (p *Policy) isSet() bool {
-	return len(p.Overrides) > 0 || len(p.Required) > 0 || p.DeadlineMs > 0 || p.Strict
+	return len(p.Overrides) > 0 || len(p.Required) > 0 || p.DeadlineMs > 0 || p.Strict || p.MaxPayload > 0
 }
 
 type needs map[Feature]bool
@@ -312,12 +338,14 @@ func (n needs) step(s *Step) {
 	n.add(s.Op == OpApply && s.Event != nil && *s.Event != "tools/call", FeatureEveryEvent)
 	n.add(s.Op == OpExchange, FeatureExchange)
 	n.add(s.Op == OpRequest, FeatureRequest)
-	n.add(s.Op == OpRequest && (s.Request.isHTTP() || s.Expect.Status != 0), FeatureHTTP)
-	n.add(c != nil && (c.TraceID != "" || c.Protocol != "" || c.Principal != ""), FeatureContext)
+	n.add(s.Op == OpRequest && (s.Request.isHTTP() || s.Expect.isStatusAlone()), FeatureHTTP)
+	n.add(c != nil && c.TraceID != "", FeatureContext)
+	n.add(c != nil && c.Protocol != "", FeatureProtocol)
+	n.add(c != nil && c.Principal != "", FeaturePrincipal)
 	n.add(c != nil && c.FromServer, FeatureFromServer)
 	n.add(s.Op == OpChange, FeatureChange)
 	n.add(s.Op == OpExchange && s.Event != nil && strings.HasPrefix(*s.Event, "tasks/"), FeatureGateway)
-	n.add(s.Op == OpExchange && (len(s.Upstream.Notes) > 0 || s.Upstream.Asks != nil), FeatureGateway)
+	n.add(s.Op == OpExchange && (len(s.Upstream.Notes)+len(s.Upstream.Notifies) > 0 || s.Upstream.Asks != nil), FeatureGateway)
 	n.add(s.Op == OpExchange && s.Upstream.Pad > 0, FeatureLimit)
 	for i := range s.Interceptors {
 		n.interceptor(&s.Interceptors[i])
@@ -330,6 +358,7 @@ func (n needs) expect(e *Expect) {
 	n.add(len(e.Calls) > 0 || len(e.MaxCalls) > 0 || len(e.SamePayloads) > 0, FeatureCalls)
 	n.add(len(e.Summary) > 0 || len(e.Recorded) > 0 || len(e.Failed) > 0, FeatureRecords)
 	n.add(len(e.ErrorData) > 0, FeatureErrorData)
+	n.add(len(e.Alerts) > 0, FeatureAlerts)
 	for i := range e.AnyOf {
 		n.expect(&e.AnyOf[i])
 	}

@@ -74,6 +74,13 @@ func take(ctx context.Context, s Session, step *Step) (*timed, error) {
 		return nil, err
 	}
 	got.elapsed = time.Since(started)
+	if texts := step.Expect.Alerts; len(texts) > 0 {
+		alerter, ok := s.(Alerter)
+		if !ok {
+			return nil, fmt.Errorf("%w: %s", ErrUnsupported, FeatureAlerts)
+		}
+		got.alerts = alerter.Alerts(ctx, texts)
+	}
 	got.calls = map[string][]json.RawMessage{}
 	for name, payloads := range callsOf(s) {
 		got.calls[name] = payloads[len(before[name]):]
@@ -154,6 +161,11 @@ func (e *Expect) judge(op Op, got *timed, volatile []string) []string {
 		j.answer(e, got, volatile)
 	}
 	j.calls(e, got.calls)
+	for _, text := range e.Alerts {
+		if !strings.Contains(got.alerts, text) {
+			j.addf("the operator was not told of %q; told was %q", text, got.alerts)
+		}
+	}
 	if e.WithinMs > 0 && got.elapsed > time.Duration(e.WithinMs)*time.Millisecond {
 		j.addf("took %s, want at most %d ms", got.elapsed.Round(time.Millisecond), e.WithinMs)
 	}
@@ -242,6 +254,35 @@ func (j *judgement) answer(e *Expect, got *timed, volatile []string) {
 		j.passed("question to the agent", e.Asked, x.Asked)
 		j.passed("answer to the upstream's question", e.Told, x.Told)
 		j.texts(&Expect{Forbids: e.Forbids}, string(x.Told))
+		j.notified(e, x.Notified)
+	}
+}
+
+// notified wants the agent to have been notified of what is expected, in any order: what a server says on
+// two streams may overtake.
+func (j *judgement) notified(e *Expect, got []json.RawMessage) {
+	if e.Notified == nil {
+		return
+	}
+	left := slices.Clone(got)
+	for _, want := range e.Notified {
+		text, err := marshal(want)
+		if err != nil {
+			j.add(err.Error())
+			continue
+		}
+		i := slices.IndexFunc(left, func(n json.RawMessage) bool { return contains(text, n, "") == "" })
+		if i < 0 {
+			j.addf("the agent was notified of %s, want %s", left, text)
+			continue
+		}
+		left = slices.Delete(left, i, i+1)
+	}
+	if len(left) > 0 {
+		j.addf("the agent was also notified of %s", left)
+	}
+	for _, n := range got {
+		j.texts(&Expect{Forbids: e.Forbids}, string(n))
 	}
 }
 

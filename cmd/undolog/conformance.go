@@ -23,7 +23,9 @@ type conformanceFlags struct {
 	limited                                bool
 	quiet                                  bool
 	parallel                               int
-	posture, config                        string
+	posture, config, engineURL             string
+	tokens                                 map[string]string
+	alerts                                 bool
 	patience                               float64
 }
 
@@ -42,7 +44,8 @@ func conformanceCommand() *cobra.Command {
   --adapter -- COMMAND    an adapter in any language, which binds an implementation to the fixtures
   --engine -- COMMAND     an engine: a program that stands before an MCP server and calls interceptor hosts;
                           {hosts} in its arguments becomes the URL of the host, {upstream} that of the server,
-                          {config} a file made from --engine-config, {dir} a directory of its own
+                          {config} a file made from --engine-config, {dir} a directory of its own, {listen} a
+                          free address; agents are on its standard streams, or where --engine-url says
   (none of these)         UndoLog's own library, over every transport
 
 Fixtures are those built in and those of every --fixtures DIR, which are read in the published format.
@@ -61,6 +64,9 @@ that file names must fail: a check of it that passes, or that is not there, fail
 	flags.BoolVar(&f.adapter, "adapter", false, "the command is an adapter")
 	flags.BoolVar(&f.engine, "engine", false, "the command is an engine")
 	flags.StringVar(&f.config, "engine-config", "", "template of the engine's configuration, in which the same is replaced; \""+ownConfig+"\" writes the chain file of undolog gateway for each fixture")
+	flags.StringVar(&f.engineURL, "engine-url", "", "where the engine serves agents over Streamable HTTP, such as http://{listen}/mcp, in place of its standard streams; {listen} is a free address, in the arguments too")
+	flags.StringToStringVar(&f.tokens, "engine-token", nil, "PRINCIPAL=TOKEN: bearer token by which the engine knows a principal of the fixtures, over HTTP; may be repeated")
+	flags.BoolVar(&f.alerts, "engine-alerts", false, "the engine tells its operator on standard error: look there for what it must tell")
 	flags.BoolVar(&f.limited, "engine-limited", false, "the engine was told to take no answers of the server above a size of at most 2 MB")
 	flags.StringVar(&f.posture, "posture", "client", "side of the trust boundary that the engine stands on: client or server")
 	flags.StringArrayVar(&f.fixtures, "fixtures", nil, "directory of fixtures in the published format; may be repeated")
@@ -84,6 +90,10 @@ func (f *conformanceFlags) check(args []string) error {
 		return usagef("--adapter and --engine: the command is one of them")
 	case (f.adapter || f.engine) && len(args) == 0:
 		return usagef("name the program: undolog conformance --adapter -- COMMAND")
+	case (f.engineURL != "" || len(f.tokens) > 0 || f.alerts) && !f.engine:
+		return usagef("--engine-url, --engine-token and --engine-alerts are for --engine")
+	case len(f.tokens) > 0 && f.engineURL == "":
+		return usagef("--engine-token is for --engine-url: an agent on standard streams shows none")
 	case f.format != "text" && f.format != "json" && f.format != "junit":
 		return usagef("--report %s: want text, json or junit", f.format)
 	case f.posture != "client" && f.posture != "server":
@@ -189,11 +199,12 @@ func tryAdapter(ctx context.Context, args []string, fixtures []*conformance.Fixt
 }
 
 func (f *conformanceFlags) tryEngine(cmd *cobra.Command, args []string, fixtures []*conformance.Fixture, opts *conformance.Options) (*conformance.Report, error) {
-	e := &enginecheck.Engine{Command: args, Posture: conformance.Posture(f.posture), Limited: f.limited, Errs: cmd.ErrOrStderr()}
+	e := &enginecheck.Engine{Command: args, Posture: conformance.Posture(f.posture), Limited: f.limited, Errs: cmd.ErrOrStderr(),
+		URL: f.engineURL, Tokens: f.tokens, Alerts: f.alerts}
 	switch f.config {
 	case "":
 	case ownConfig:
-		e.Configure = chainFileFor(e.Posture)
+		e.Configure, e.Arguments = chainFileFor(e.Posture), gatewayArguments
 	default:
 		raw, err := os.ReadFile(f.config)
 		if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -20,6 +21,7 @@ type chainHostJSON struct {
 	URL          string                          `json:"url"`
 	Side         string                          `json:"side"`
 	Strict       bool                            `json:"strict,omitempty"`
+	MaxPayload   int64                           `json:"max_payload,omitempty"`
 	Interceptors map[string]chainInterceptorJSON `json:"interceptors,omitempty"`
 }
 
@@ -46,14 +48,26 @@ func chainFileFor(posture conformance.Posture) func(*conformance.Fixture, map[st
 			return "", fmt.Errorf("%w: a chain file has no deadline for a phase", conformance.ErrUnsupported)
 		}
 		file := chainFileJSON{Version: 1}
-		for i, name := range f.HostNames() {
+		for _, name := range f.HostNames() {
 			file.Hosts = append(file.Hosts, chainHostJSON{
-				Name: fmt.Sprintf("host-%d", i), URL: urls[name], Side: side, Strict: f.Policy.Strict, Interceptors: interceptorsOf(f, name),
+				Name: hostName(name), URL: urls[name], Side: side, Strict: f.Policy.Strict, MaxPayload: f.Policy.MaxPayload,
+				Interceptors: interceptorsOf(f, name),
 			})
 		}
 		raw, err := json.Marshal(file)
 		return string(raw), err
 	}
+}
+
+// hostName is what fixtures call a host in what the operator is told.
+func hostName(name string) string { return "host-" + cmp.Or(name, "main") }
+
+// gatewayArguments are what the gateway takes of a fixture's policy on its command line.
+func gatewayArguments(f *conformance.Fixture) []string {
+	if f.Policy.ScrubErrors {
+		return []string{"--scrub-errors"}
+	}
+	return nil
 }
 
 // interceptorsOf is the fixture's policy about the interceptors of one host.

@@ -20,6 +20,8 @@ func TestConformance_Refuses(t *testing.T) {
 		"two kinds":            {[]string{"--adapter", "--engine", "--", "y"}, "one of them"},
 		"no adapter":           {[]string{"--adapter"}, "name the program"},
 		"a report of no kind":  {[]string{"--report", "pdf"}, "want text, json or junit"},
+		"engine's flags alone": {[]string{"--engine-alerts", "--", "y"}, "are for --engine"},
+		"a token on streams":   {[]string{"--engine", "--engine-token", "a=b", "--", "y"}, "is for --engine-url"},
 		"a posture of no kind": {[]string{"--posture", "both"}, "want client or server"},
 		"no fixtures":          {[]string{"--fixtures", dir}, "there are none"},
 	} {
@@ -62,20 +64,41 @@ func TestConformance_OfOurServer(t *testing.T) {
 }
 
 func TestConformance_OfOurGateway(t *testing.T) {
-	undolog := mcptest.Build(t, "./cmd/undolog")
+	tokens := filepath.Join(t.TempDir(), "tokens.yaml")
+	list := "- {token: token-of-alice-123456, principal: alice}\n- {token: token-of-bob-12345678, principal: bob}\n"
+	if err := os.WriteFile(tokens, []byte(list), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	agents := map[string]struct{ runner, gateway []string }{
+		"on standard streams": {},
+		"over HTTP": {
+			[]string{"--engine-url", "http://{listen}/mcp", "--engine-token", "alice=token-of-alice-123456,bob=token-of-bob-12345678"},
+			[]string{"--http", "{listen}", "--tokens", tokens},
+		},
+	}
 	for side, posture := range map[string]string{"agent": "server", "upstream": "client"} {
-		t.Run("at the boundary to the "+side, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "report.json")
-			out, code := said(t, "conformance", "--quiet", "--patience", "4", "--report", "json", "--output", path,
-				"--engine", "--posture", posture, "--engine-config", "undolog", "--engine-limited",
-				"--", undolog, "gateway", "--db", "{dir}/log.db", "--chain", "{config}", "--max-result", "1MB", "--upstream", "{upstream}")
-			if code != exitOK {
-				t.Fatalf("exit code %d: %s", code, out)
-			}
-			if n := counts(t, path); n["passed"] < 60 || n["failed"] > 0 {
-				t.Errorf("counts %v", n)
-			}
-		})
+		for name, agent := range agents {
+			t.Run("at the boundary to the "+side+", agents "+name, func(t *testing.T) {
+				checkGateway(t, posture, agent.runner, agent.gateway)
+			})
+		}
+	}
+}
+
+// checkGateway checks our gateway at one boundary, with more flags of the runner and of the gateway.
+func checkGateway(t *testing.T, posture string, runner, gateway []string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "report.json")
+	args := []string{"conformance", "--quiet", "--patience", "4", "--report", "json", "--output", path,
+		"--engine", "--posture", posture, "--engine-config", "undolog", "--engine-limited", "--engine-alerts"}
+	args = append(append(args, runner...), "--", mcptest.Build(t, "./cmd/undolog"), "gateway", "--db", "{dir}/log.db",
+		"--chain", "{config}", "--max-result", "1MB", "--upstream", "{upstream}")
+	out, code := said(t, append(args, gateway...)...)
+	if code != exitOK {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	if n := counts(t, path); n["passed"] < 85 || n["failed"] > 0 {
+		t.Errorf("counts %v", n)
 	}
 }
 

@@ -36,6 +36,7 @@ var judges = map[string]func(conformance.Args) judge{
 	"require-note":              func(conformance.Args) judge { return requireNote },
 	"require-uppercase-note":    func(conformance.Args) judge { return requireUppercaseNote },
 	"crash":                     func(conformance.Args) judge { return crashJudge },
+	"deny-text":                 denyText,
 	"panic":                     func(conformance.Args) judge { return panicJudge },
 	"cross-boundary-guard":      newGuard,
 	"slow":                      slow,
@@ -73,6 +74,7 @@ var changes = map[string]func(conformance.Args) change{
 	"wrong-kind":          appendTag,
 	"bad-payload":         func(conformance.Args) change { return badPayload },
 	"bare":                appendTag,
+	"grow":                func(conformance.Args) change { return changeNothing },
 }
 
 // Known reports whether there is a behavior of this name.
@@ -242,6 +244,21 @@ func always(v *interceptors.Verdict) func(conformance.Args) judge {
 
 func denyAll(context.Context, *interceptors.Invocation) (*interceptors.Verdict, error) {
 	return interceptors.Deny("denied by policy"), nil
+}
+
+// denyText denies what holds a text.
+func denyText(a conformance.Args) judge {
+	return func(_ context.Context, in *interceptors.Invocation) (*interceptors.Verdict, error) {
+		found := false
+		_, err := mapStrings(in.Payload, func(s string) string {
+			found = found || strings.Contains(s, a.Key)
+			return s
+		})
+		if err != nil || !found {
+			return interceptors.Allow(), err
+		}
+		return interceptors.Deny("denied by policy"), nil
+	}
 }
 
 func requireNote(_ context.Context, in *interceptors.Invocation) (*interceptors.Verdict, error) {
@@ -454,6 +471,10 @@ func dropTool(a conformance.Args) change {
 		}
 		return &interceptors.Change{Payload: changed}, nil
 	}
+}
+
+func changeNothing(context.Context, *interceptors.Invocation) (*interceptors.Change, error) {
+	return nil, nil
 }
 
 func nullOut(context.Context, *interceptors.Invocation) (*interceptors.Change, error) {

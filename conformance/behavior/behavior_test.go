@@ -16,7 +16,7 @@ func host(t *testing.T, typ, name string) *interceptors.Server {
 	f := &conformance.Fixture{Interceptors: []conformance.Interceptor{
 		{Name: "t/x", Type: typ, Behavior: name, Events: []string{"*"}, Phases: "both"},
 	}}
-	h, err := behavior.NewHost(f, "", new(behavior.Log), nil)
+	h, err := behavior.NewHost(&behavior.HostParams{Fixture: f, Log: new(behavior.Log)})
 	if err != nil {
 		t.Fatalf("NewHost: %v", err)
 	}

@@ -1,8 +1,9 @@
 // Package enginecheck checks an engine that is a program, from both of its sides: it is the interceptor
 // host that the engine asks, the MCP server that the engine stands before, and the agent that calls.
 //
-// The engine speaks MCP on its standard input and output. Each fixture starts it anew. What one phase came
-// to shows from outside: whether the server was called, with which params, what the agent got.
+// The engine speaks MCP on its standard input and output, or over Streamable HTTP. Each fixture starts it
+// anew. What one phase came to shows from outside: whether the server was called, with which params, what the
+// agent got.
 package enginecheck
 
 import (
@@ -29,13 +30,23 @@ import (
 type Engine struct {
 	// Command has {hosts} where the URL of the interceptor host goes, {upstream} where that of the MCP
 	// server, {config} where the path of a file made from Config, and {dir} where that of a directory which
-	// lives as long as the engine; in any argument.
+	// lives as long as the engine; in any argument. {listen} is a free address, HOST:PORT.
 	Command []string
+	// URL is where the engine serves agents over Streamable HTTP, such as http://{listen}/mcp. Empty: they are
+	// on its standard input and output.
+	URL string
+	// Tokens are the bearer tokens, over HTTP, by which the engine knows the principals of fixtures.
+	Tokens map[string]string
+	// Alerts says that the engine tells its operator on standard error.
+	Alerts bool
 	// Config is a template of the engine's configuration; the same is replaced in it.
 	Config string
 	// Configure, where it is not nil, writes the configuration for each fixture in place of Config; urls has
 	// the fixture's hosts by name. Without it, fixtures with several hosts or a policy are skipped.
 	Configure func(f *conformance.Fixture, urls map[string]string) (string, error)
+	// Arguments, where it is not nil, are more arguments for a fixture, after those of Command. Without it,
+	// fixtures that scrub errors are skipped.
+	Arguments func(f *conformance.Fixture) []string
 	// Limited says that the engine was told to take no answers of the target above a size of at most 2 MB.
 	Limited bool
 	// Posture is the side of the trust boundary that the engine stands on. Defaults to client.
@@ -67,6 +78,17 @@ func (s *shared) Write(p []byte) (int, error) {
 	return s.w.Write(p)
 }
 
+// Skips says why a fixture cannot be asked of the engine from outside; empty when it can.
+func (e *Engine) Skips(f *conformance.Fixture) string {
+	a := &adapter{e}
+	for _, need := range f.Needs() {
+		if !a.Has(need) {
+			return string(need)
+		}
+	}
+	return a.unasked(f)
+}
+
 type adapter struct{ engine *Engine }
 
 func (a *adapter) Name() string { return strings.Join(a.engine.Command, " ") }
@@ -80,10 +102,16 @@ func (a *adapter) Has(f conformance.Feature) bool {
 		return a.engine.Configure != nil
 	case conformance.FeatureLimit:
 		return a.engine.Limited
+	case conformance.FeatureAlerts:
+		return a.engine.Alerts
+	case conformance.FeaturePrincipal:
+		return len(a.engine.Tokens) > 0
+	case conformance.FeatureScrub:
+		return a.engine.Arguments != nil
 	}
 	return slices.Contains([]conformance.Feature{conformance.FeatureServerPosture, conformance.FeatureDescriptor,
 		conformance.FeatureCalls, conformance.FeatureExchange, conformance.FeatureErrorData,
-		conformance.FeatureGateway}, f)
+		conformance.FeatureGateway, conformance.FeatureProtocol, conformance.FeatureChange, conformance.FeatureTTL}, f)
 }
 
 // CreateSession implements conformance.Adapter.
@@ -91,7 +119,7 @@ func (a *adapter) CreateSession(ctx context.Context, f *conformance.Fixture) (co
 	if why := a.unasked(f); why != "" {
 		return nil, fmt.Errorf("%w: %s", conformance.ErrUnsupported, why)
 	}
-	s := new(session)
+	s := &session{fixture: f}
 	if err := s.startHosts(f); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -116,8 +144,17 @@ func (a *adapter) unasked(f *conformance.Fixture) string {
 	if f.Posture != conformance.PostureAny && f.Posture != own {
 		return "it is about the posture of a " + string(f.Posture)
 	}
+	if r := revisionOf(f); r != wire.Legacy && r != wire.Stateless {
+		return "it is about revision " + r
+	}
 	for i := range f.Steps {
 		s := &f.Steps[i]
+		if s.Op == conformance.OpChange && f.Host.TTLMs == 0 {
+			return "the host does not say how long its list holds"
+		}
+		if s.Context != nil && s.Context.Principal != "" && a.engine.Tokens[s.Context.Principal] == "" {
+			return "the engine does not know " + s.Context.Principal
+		}
 		if s.Context != nil && s.Context.SessionID != "" {
 			return "how an engine names sessions is its own"
 		}
@@ -149,57 +186,106 @@ func toolName(payload json.RawMessage) string {
 
 // session is an engine with its three neighbours.
 type session struct {
+	fixture *conformance.Fixture
 	log     behavior.Log
-	asked   atomic.Value       // asked
-	urls    map[string]string  // of the hosts
-	servers []*httptest.Server // hosts and upstream
+	asked   atomic.Value              // asked
+	urls    map[string]string         // of the hosts
+	hosts   map[string]*behavior.Host // by name
+	servers []*httptest.Server        // hosts and upstream
 	target  *upstream
-	agent   *wire.Lines
-	dir     string // of the session
-	carried int    // responses so far
+	agents  agents
+	program *server              // over HTTP; else it is the agent's peer
+	alerts  conformance.AlertLog // the program's standard error
+	dir     string               // of the session
+	carried int                  // responses so far
 
 	mu         sync.Mutex // guards what the agent hears
 	notes      []json.RawMessage
+	notified   []json.RawMessage
+	listens    []string      // methods of the notifications that count
+	more       chan struct{} // closed at the next one; nil while nobody waits
 	question   *conformance.Question
 	questioned json.RawMessage
 }
 
-// asked is what a step is about: an event, and a phase or, empty, both.
+// asked is what a step is about: an event, and a phase or, empty, both with all that the server asks.
 type asked struct{ event, phase string }
 
 // counts lets the invocations that the step is about count; in all others every interceptor passes.
 func (s *session) counts(in *interceptors.Invocation) bool {
 	now, _ := s.asked.Load().(asked)
+	if now.phase == "" && slices.Contains(serverEvents, in.Event) {
+		return true
+	}
 	return (now.phase == "" || string(in.Phase) == now.phase) && in.Event == now.event
 }
 
+// serverEvents are the operations that a server asks of its client.
+var serverEvents = []string{"sampling/createMessage", "elicitation/create", "roots/list"}
+
 func (s *session) start(ctx context.Context, e *Engine, f *conformance.Fixture, upstream string) error {
-	var err error
+	listen, err := freeAddress()
+	if err != nil {
+		return err
+	}
 	if s.dir, err = os.MkdirTemp("", "engine-"); err != nil {
 		return err
 	}
 	config := filepath.Join(s.dir, "engine.yaml")
-	replace := strings.NewReplacer("{hosts}", s.urls[f.HostNames()[0]], "{upstream}", upstream, "{dir}", s.dir, "{config}", config)
-	text := replace.Replace(e.Config)
-	if e.Configure != nil {
-		if text, err = e.Configure(f, s.urls); err != nil {
-			return err
-		}
-	}
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+	replace := strings.NewReplacer("{hosts}", s.urls[f.HostNames()[0]], "{upstream}", upstream, "{dir}", s.dir, "{config}", config, "{listen}", listen)
+	if err := s.configure(e, config, replace); err != nil {
 		return err
 	}
 	argv := make([]string, len(e.Command))
 	for i, arg := range e.Command {
 		argv[i] = replace.Replace(arg)
 	}
-	agent, err := wire.Command(argv, &wire.CommandOptions{Errs: e.Errs, Env: e.Env, OnMessage: s.hear})
+	if e.Arguments != nil {
+		argv = append(argv, e.Arguments(f)...)
+	}
+	s.agents = agents{revision: revisionOf(f), hear: s.hear}
+	errs := io.Writer(&s.alerts)
+	if e.Errs != nil {
+		errs = io.MultiWriter(e.Errs, &s.alerts)
+	}
+	if e.URL == "" {
+		return s.startLines(ctx, argv, e.Env, errs)
+	}
+	s.agents.url, s.agents.tokens, s.agents.web = replace.Replace(e.URL), e.Tokens, map[string]*wire.HTTP{}
+	s.program, err = startServer(ctx, argv, e.Env, errs, s.agents.url)
+	return err
+}
+
+// configure writes the engine's configuration.
+func (s *session) configure(e *Engine, path string, replace *strings.Replacer) (err error) {
+	text := replace.Replace(e.Config)
+	if e.Configure != nil {
+		if text, err = e.Configure(s.fixture, s.urls); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(path, []byte(text), 0o600)
+}
+
+func (s *session) startLines(ctx context.Context, argv, env []string, errs io.Writer) error {
+	lines, err := wire.Command(argv, &wire.CommandOptions{Errs: errs, Env: env, OnMessage: s.hear})
 	if err != nil {
 		return err
 	}
-	s.agent = agent
-	_, err = agent.Start(ctx, wire.Legacy)
+	s.agents.lines = lines
+	_, err = lines.Start(ctx, s.agents.revision)
 	return err
+}
+
+// Alerts implements conformance.Alerter. Who names a host by its address has named it.
+func (s *session) Alerts(ctx context.Context, texts []string) string {
+	told := s.alerts.Await(ctx, texts)
+	for name, url := range s.urls {
+		if strings.Contains(told, url) {
+			told += "host-" + name
+		}
+	}
+	return told
 }
 
 // Calls implements conformance.Counter.
@@ -229,7 +315,7 @@ func (s *session) Apply(ctx context.Context, step *conformance.Step) (*conforman
 	if step.Phase == "response" {
 		params, answer = s.carrier(), step.Payload
 	}
-	got, received, err := s.exchange(ctx, "tools/call", params, &conformance.Upstream{Result: answer})
+	got, received, err := s.exchange(ctx, "", "tools/call", params, &conformance.Upstream{Result: answer})
 	if err != nil {
 		return nil, err
 	}
@@ -288,18 +374,19 @@ func stripped(payload json.RawMessage) json.RawMessage {
 
 // Exchange implements conformance.Exchanger.
 func (s *session) Exchange(ctx context.Context, step *conformance.Step) (*conformance.Exchanged, error) {
-	event := governedEvent(*step.Event)
-	if step.Upstream.Asks != nil {
-		event = step.Upstream.Asks.Method
+	s.asked.Store(asked{event: governedEvent(*step.Event)})
+	s.listen(step.Upstream)
+	principal := ""
+	if step.Context != nil {
+		principal = step.Context.Principal
 	}
-	s.asked.Store(asked{event: event})
-	s.expectQuestion(step.Upstream.Asks)
-	got, received, err := s.exchange(ctx, *step.Event, step.Payload, step.Upstream)
+	got, received, err := s.exchange(ctx, principal, *step.Event, step.Payload, step.Upstream)
 	if err != nil {
 		return nil, err
 	}
+	s.awaitNotified(ctx, step.Expect.Notified)
 	x := &conformance.Exchanged{Answer: *got, Told: s.target.told()}
-	x.Notes, x.Asked = s.heard()
+	s.heard(x)
 	if received != nil {
 		x.Received = stripped(received)
 	}
@@ -309,43 +396,19 @@ func (s *session) Exchange(ctx context.Context, step *conformance.Step) (*confor
 // governedEvent is the event that interceptors see of an exchange: what a task ends with is the response of
 // the call that began it.
 func governedEvent(method string) string {
-	if strings.HasPrefix(method, "tasks/") {
+	if strings.HasPrefix(method, "tasks/") || strings.HasPrefix(method, "subscriptions/") {
 		return "tools/call"
 	}
 	return method
 }
 
-// expectQuestion says how the agent answers what it is asked, and forgets what it has heard.
-func (s *session) expectQuestion(q *conformance.Question) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.question, s.notes, s.questioned = q, nil, nil
-}
-
-// heard is the progress and the question that the agent got.
-func (s *session) heard() (notes []json.RawMessage, asked json.RawMessage) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.notes, s.questioned
-}
-
-// hear is what the agent does with a message of the engine's.
-func (s *session) hear(m *wire.Message) json.RawMessage {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case m.Method == "notifications/progress":
-		s.notes = append(s.notes, m.Params)
-	case s.question != nil && m.Method == s.question.Method && m.ID != nil:
-		s.questioned = m.Params
-		return s.question.Answer
+func (s *session) exchange(ctx context.Context, principal, method string, params json.RawMessage, u *conformance.Upstream) (*conformance.Answer, json.RawMessage, error) {
+	agent, err := s.agents.as(ctx, principal)
+	if err != nil {
+		return nil, nil, err
 	}
-	return nil
-}
-
-func (s *session) exchange(ctx context.Context, method string, params json.RawMessage, u *conformance.Upstream) (*conformance.Answer, json.RawMessage, error) {
 	s.target.script(method, u)
-	got, err := s.agent.Call(ctx, method, params)
+	got, err := agent.Call(ctx, method, params)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -353,9 +416,9 @@ func (s *session) exchange(ctx context.Context, method string, params json.RawMe
 }
 
 func (s *session) Close() error {
-	var err error
-	if s.agent != nil {
-		err = s.agent.Close()
+	err := s.agents.close()
+	if s.program != nil {
+		s.program.close()
 	}
 	if s.dir != "" {
 		err = errors.Join(err, os.RemoveAll(s.dir))

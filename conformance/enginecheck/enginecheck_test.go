@@ -39,6 +39,7 @@ var faults = map[string]string{
 	"ignores-modified":        "engine/e17-lie-unmodified",
 	"ignores-phase":           "engine/e19-select-hooks",
 	"no-wildcards":            "engine/e19-select-hooks",
+	"ignores-compat":          "engine/e19-select-compat",
 	"merges":                  "engine/e29-removal",
 	"no-response-phase":       "engine/e01-receiving-order-response",
 	"governs-errors":          "engine/e31-error-answers",
@@ -56,6 +57,15 @@ var faults = map[string]string{
 	"drops-progress":          "gateway/g16-stream",
 	"leaks-reason":            "engine/e38-no-leak",
 	"leaks-result":            "engine/e38-no-leak-response",
+	"silent":                  "engine/e09-audit-crash-told",
+	"rounds-unseen":           "gateway/g10-question-denied",
+	"lists-public":            "gateway/g13-private-list",
+	"tells-nobody-who":        "gateway/g13-private-list",
+	"task-results-unseen":     "gateway/g14-task-result-of-its-own",
+	"task-notes-unseen":       "gateway/g14-notification",
+	"task-notes-dropped":      "gateway/g14-notification",
+	"believes-lists-forever":  "gateway/g18-new-list",
+	"plans-twice":             "gateway/g18-not-under-way",
 }
 
 func brokenEngine(t *testing.T) string {
@@ -77,9 +87,17 @@ func engineCases(t *testing.T) []*conformance.Fixture {
 	return slices.DeleteFunc(suite, func(f *conformance.Fixture) bool { return f.Kind != "protocol" })
 }
 
-func engine(program, fault string, posture conformance.Posture) *enginecheck.Engine {
-	return &enginecheck.Engine{Posture: posture,
+// onStreams and onHTTP are the broken engine with its agents on either.
+func onStreams(program, fault string, posture conformance.Posture) *enginecheck.Engine {
+	return &enginecheck.Engine{Posture: posture, Alerts: true,
 		Command: []string{program, "-fault", fault, "-posture", string(posture), "-hosts", "{hosts}", "-upstream", "{upstream}"}}
+}
+
+func onHTTP(program, fault string, posture conformance.Posture) *enginecheck.Engine {
+	e := onStreams(program, fault, posture)
+	e.Command = append(e.Command, "-http", "{listen}")
+	e.URL, e.Tokens = "http://{listen}/", map[string]string{"alice": "alice", "bob": "bob"}
+	return e
 }
 
 func failed(r *conformance.Report) []string {
@@ -96,10 +114,17 @@ func TestRun_NamesEachFault(t *testing.T) {
 	program, cases := brokenEngine(t), engineCases(t)
 	for fault, want := range faults {
 		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
 			row, _, _ := strings.Cut(want, "-") // its neighbours are tried too
-			r := enginecheck.Run(t.Context(), engine(program, fault, conformance.PostureClient), cases, &conformance.Options{Parallel: 4, Only: row})
-			if got := failed(r); !slices.Contains(got, want) {
-				t.Errorf("failed %q, want %s among them", got, want)
+			engines := map[string]*enginecheck.Engine{"HTTP": onHTTP(program, fault, conformance.PostureClient)}
+			if row != "gateway/g13" { // about two principals
+				engines["standard streams"] = onStreams(program, fault, conformance.PostureClient)
+			}
+			for name, e := range engines {
+				r := enginecheck.Run(t.Context(), e, cases, &conformance.Options{Parallel: 4, Only: row, Patience: 4})
+				if got := failed(r); !slices.Contains(got, want) {
+					t.Errorf("agents on %s: failed %q, want %s among them", name, got, want)
+				}
 			}
 		})
 	}
@@ -108,14 +133,16 @@ func TestRun_NamesEachFault(t *testing.T) {
 func TestRun_FindsNothingWrongWithAGoodEngine(t *testing.T) {
 	program, cases := brokenEngine(t), engineCases(t)
 	for _, posture := range []conformance.Posture{conformance.PostureClient, conformance.PostureServer} {
-		r := enginecheck.Run(t.Context(), engine(program, "", posture), cases, &conformance.Options{Parallel: 4, Patience: 4})
-		for _, res := range r.Results {
-			if res.Status == conformance.Failed {
-				t.Errorf("posture %s: %s: %q", posture, res.ID, res.Details)
+		for _, e := range []*enginecheck.Engine{onStreams(program, "", posture), onHTTP(program, "", posture)} {
+			r := enginecheck.Run(t.Context(), e, cases, &conformance.Options{Parallel: 4, Patience: 4})
+			for _, res := range r.Results {
+				if res.Status == conformance.Failed {
+					t.Errorf("posture %s, agents at %q: %s: %q", posture, e.URL, res.ID, res.Details)
+				}
 			}
-		}
-		if r.Count(conformance.Passed) < 35 {
-			t.Errorf("posture %s: %d cases were tried", posture, r.Count(conformance.Passed))
+			if r.Count(conformance.Passed) < 55 {
+				t.Errorf("posture %s, agents at %q: %d cases were tried", posture, e.URL, r.Count(conformance.Passed))
+			}
 		}
 	}
 }

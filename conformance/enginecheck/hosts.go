@@ -1,8 +1,10 @@
 package enginecheck
 
 import (
+	"context"
 	"net/http/httptest"
 	"slices"
+	"time"
 
 	"github.com/undolog/undolog/conformance"
 	"github.com/undolog/undolog/conformance/behavior"
@@ -11,9 +13,9 @@ import (
 // startHosts serves the fixture's hosts, each at a URL of its own; at that of one which is down, nobody
 // answers.
 func (s *session) startHosts(f *conformance.Fixture) error {
-	s.urls = map[string]string{}
+	s.urls, s.hosts = map[string]string{}, map[string]*behavior.Host{}
 	for _, name := range f.HostNames() {
-		host, err := behavior.NewHost(f, name, &s.log, s.counts)
+		host, err := behavior.NewHost(&behavior.HostParams{Fixture: f, Name: name, Log: &s.log, Gate: s.counts})
 		if err != nil {
 			return err
 		}
@@ -22,7 +24,7 @@ func (s *session) startHosts(f *conformance.Fixture) error {
 			return err
 		}
 		server := httptest.NewServer(handler)
-		s.urls[name] = server.URL
+		s.urls[name], s.hosts[name] = server.URL, host
 		if slices.Contains(f.Host.Down, name) {
 			server.Close()
 			continue
@@ -30,4 +32,26 @@ func (s *session) startHosts(f *conformance.Fixture) error {
 		s.servers = append(s.servers, server)
 	}
 	return nil
+}
+
+// ttlMargin is how much longer than the hosts said an engine may believe a list: clocks and timers are coarse.
+const ttlMargin = 300 * time.Millisecond
+
+// Change implements conformance.Changer: the first host gets more interceptors, and the time passes for which
+// the hosts have said that their lists hold.
+func (s *session) Change(ctx context.Context, more []conformance.Interceptor) error {
+	host := s.hosts[s.fixture.HostNames()[0]]
+	for i := range more {
+		if err := host.Add(&more[i]); err != nil {
+			return err
+		}
+	}
+	timer := time.NewTimer(time.Duration(s.fixture.Host.TTLMs)*time.Millisecond + ttlMargin)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

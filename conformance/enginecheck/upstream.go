@@ -11,10 +11,11 @@ import (
 	"sync"
 
 	"github.com/undolog/undolog/conformance"
+	"github.com/undolog/undolog/internal/splice"
 )
 
 // upstream is the MCP server that an engine stands before: it notes what it is called with and answers as
-// it is told, byte for byte. It speaks 2025-11-25 without sessions.
+// it is told, byte for byte. It speaks 2025-11-25 without sessions, and 2026-07-28.
 type upstream struct {
 	tools json.RawMessage
 
@@ -88,22 +89,41 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	member, value, notes := u.handle(q.Method, q.Params)
+	member, value := u.handle(q.Method, q.Params)
 	answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%q:%s}`, q.ID, member, compact(value))
-	question := u.pending(q.Method)
-	if len(notes) == 0 && question == nil {
+	before := u.before(q.Method)
+	if len(before.Notes)+len(before.Notifies) == 0 && before.Asks == nil {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, answer)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	for _, note := range notes {
-		fmt.Fprintf(w, "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":%s}\n\n", compact(note))
+	for _, note := range before.Notes {
+		notify(w, "notifications/progress", note)
 	}
-	if question != nil {
-		u.ask(r.Context(), w, question)
+	for _, n := range before.Notifies {
+		notify(w, n.Method, subscribed(q.Method, q.ID, n.Params))
+	}
+	if before.Asks != nil {
+		u.ask(r.Context(), w, before.Asks)
 	}
 	fmt.Fprintf(w, "event: message\ndata: %s\n\n", answer)
+}
+
+func notify(w io.Writer, method string, params json.RawMessage) {
+	fmt.Fprintf(w, "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":%q,\"params\":%s}\n\n", method, compact(params))
+}
+
+// subscribed names the subscription, which is the request that listens, in the params of its notifications.
+func subscribed(method string, id, params json.RawMessage) json.RawMessage {
+	if method != "subscriptions/listen" {
+		return params
+	}
+	named, err := splice.Set(params, id, "_meta", "io.modelcontextprotocol/subscriptionId")
+	if err != nil {
+		return params
+	}
+	return named
 }
 
 const questionID = `"upstream-question"`
@@ -118,14 +138,14 @@ func (u *upstream) takeReply(id, body json.RawMessage) {
 	}
 }
 
-// pending is the question that goes before the answer to a method.
-func (u *upstream) pending(method string) *conformance.Question {
+// before is what goes before the answer to a method.
+func (u *upstream) before(method string) *conformance.Upstream {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.answer == nil || method != u.method {
-		return nil
+		return new(conformance.Upstream)
 	}
-	return u.answer.Asks
+	return u.answer
 }
 
 // ask puts the question on the stream and waits for its answer.
@@ -149,27 +169,30 @@ func compact(raw json.RawMessage) json.RawMessage {
 	return b.Bytes()
 }
 
-// handle returns the member of the answer, its value and what is notified before it.
-func (u *upstream) handle(method string, params json.RawMessage) (string, json.RawMessage, []json.RawMessage) {
+// handle returns the member of the answer and its value.
+func (u *upstream) handle(method string, params json.RawMessage) (string, json.RawMessage) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if method == u.method && u.answer != nil {
 		u.got = params
 		if u.answer.Error != nil {
-			return "error", u.answer.Error, u.answer.Notes
+			return "error", u.answer.Error
 		}
 		if u.answer.Pad > 0 {
-			return "result", fmt.Appendf(nil, `{"content":[{"type":"text","text":"%s"}]}`, strings.Repeat("x", u.answer.Pad)), nil
+			return "result", fmt.Appendf(nil, `{"content":[{"type":"text","text":"%s"}]}`, strings.Repeat("x", u.answer.Pad))
 		}
-		return "result", u.answer.Result, u.answer.Notes
+		return "result", u.answer.Result
 	}
 	switch method {
 	case "initialize":
-		return "result", json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"conformance-upstream","version":"1"}}`), nil
+		return "result", json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"conformance-upstream","version":"1"}}`)
+	case "server/discover":
+		return "result", json.RawMessage(`{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{}},` +
+			`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"conformance-upstream","version":"1"}}}`)
 	case "ping":
-		return "result", json.RawMessage("{}"), nil
+		return "result", json.RawMessage("{}")
 	case "tools/list":
-		return "result", u.tools, nil
+		return "result", u.tools
 	}
-	return "error", json.RawMessage(`{"code":-32601,"message":"method not found"}`), nil
+	return "error", json.RawMessage(`{"code":-32601,"message":"method not found"}`)
 }

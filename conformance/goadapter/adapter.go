@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -61,13 +62,13 @@ func (a *Adapter) Has(f conformance.Feature) bool {
 		return a.Transport == Direct // a remote host takes the tenant from its invoker's token
 	case conformance.FeatureHTTP:
 		return a.Transport == HTTP
-	case conformance.FeatureContext, conformance.FeatureExchange, conformance.FeatureInvoke:
-		return true
 	}
 	return slices.Contains([]conformance.Feature{
 		conformance.FeatureServerPosture, conformance.FeaturePolicy, conformance.FeatureHosts, conformance.FeatureDescriptor,
 		conformance.FeatureCalls, conformance.FeatureRecords, conformance.FeatureErrorData, conformance.FeatureEveryEvent,
 		conformance.FeatureFromServer, conformance.FeatureChange,
+		conformance.FeatureContext, conformance.FeatureProtocol, conformance.FeaturePrincipal, conformance.FeatureExchange,
+		conformance.FeatureInvoke, conformance.FeatureAlerts, conformance.FeatureTTL,
 	}, f)
 }
 
@@ -79,7 +80,8 @@ func (a *Adapter) CreateSession(ctx context.Context, f *conformance.Fixture) (co
 	if f.Posture == conformance.PostureServer || f.Posture == conformance.PostureAny && a.Posture == conformance.PostureServer {
 		posture = chain.PostureServer
 	}
-	c, err := chain.New(&chain.Options{Posture: posture, Deadline: milliseconds(f.Policy.DeadlineMs), Now: now})
+	s.logger = slog.New(slog.NewTextHandler(&s.alerts, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	c, err := chain.New(&chain.Options{Posture: posture, Deadline: milliseconds(f.Policy.DeadlineMs), Now: now, Logger: s.logger})
 	if err != nil {
 		return nil, err
 	}
@@ -97,17 +99,15 @@ type session struct {
 	chain     *chain.Chain
 	hosts     []*host
 	log       behavior.Log
+	alerts    conformance.AlertLog
+	logger    *slog.Logger // of hosts and engine, into alerts
 	older     atomic.Int64 // how far the engine's clock is ahead
 }
 
 // Change implements conformance.Changer.
 func (s *session) Change(_ context.Context, more []conformance.Interceptor) error {
 	for i := range more {
-		made, err := behavior.New(&more[i], &s.log, nil)
-		if err != nil {
-			return err
-		}
-		if err := s.hosts[0].Server.Add(made); err != nil {
+		if err := s.hosts[0].Add(&more[i]); err != nil {
 			return err
 		}
 	}
@@ -116,7 +116,7 @@ func (s *session) Change(_ context.Context, more []conformance.Interceptor) erro
 }
 
 func (s *session) addHost(ctx context.Context, f *conformance.Fixture, name string) error {
-	made, err := behavior.NewHost(f, name, &s.log, nil)
+	made, err := behavior.NewHost(&behavior.HostParams{Fixture: f, Name: name, Log: &s.log, Logger: s.logger})
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (g gone) Invoke(context.Context, *interceptors.InvokeParams) (*interceptors
 
 // policy is what the fixture's policy says about this host's interceptors.
 func (h *host) policy(f *conformance.Fixture) (*chain.HostPolicy, error) {
-	p := &chain.HostPolicy{Overrides: map[string]chain.Override{}, Required: map[string]interceptors.Type{}}
+	p := &chain.HostPolicy{MaxPayload: f.Policy.MaxPayload, Overrides: map[string]chain.Override{}, Required: map[string]interceptors.Type{}}
 	for name, o := range f.Policy.Overrides {
 		if f.HostOf(name) != h.name {
 			continue
@@ -186,6 +186,11 @@ func readOverride(o *conformance.Override) (chain.Override, error) {
 
 // Calls implements conformance.Counter.
 func (s *session) Calls() map[string][]json.RawMessage { return s.log.Calls() }
+
+// Alerts implements conformance.Alerter.
+func (s *session) Alerts(ctx context.Context, texts []string) string {
+	return s.alerts.Await(ctx, texts)
+}
 
 func (s *session) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)

@@ -24,8 +24,9 @@ import (
 type host struct {
 	*behavior.Host
 	name    string
-	raw     wire.Conn  // nil when called directly
-	web     *wire.HTTP // over HTTP
+	raw     wire.Conn   // nil when called directly
+	web     *wire.HTTP  // over HTTP
+	server  *mcp.Server // on pipes
 	closers []func() error
 }
 
@@ -58,18 +59,26 @@ func (h *host) reachPipe(ctx context.Context, t Transport, strict bool) (chain.H
 	if err != nil {
 		return nil, err
 	}
-	toServer, fromRaw := io.Pipe()
-	toRaw, fromServer := io.Pipe()
-	if err := h.serve(server, &mcp.IOTransport{Reader: toServer, Writer: fromServer}); err != nil {
-		return nil, err
-	}
-	lines := wire.NewLines(toRaw, fromRaw)
-	if _, err := lines.Start(ctx, wire.Legacy); err != nil {
+	h.server = server
+	lines, err := h.rawPipe()
+	if err != nil {
 		return nil, err
 	}
 	h.raw = lines
+	_, err = lines.Start(ctx, wire.Legacy)
+	return reached, err
+}
+
+// rawPipe is one more connection to the host, on which nothing was said yet.
+func (h *host) rawPipe() (*wire.Lines, error) {
+	toServer, fromRaw := io.Pipe()
+	toRaw, fromServer := io.Pipe()
+	if err := h.serve(h.server, &mcp.IOTransport{Reader: toServer, Writer: fromServer}); err != nil {
+		return nil, err
+	}
+	lines := wire.NewLines(toRaw, fromRaw)
 	h.closers = append(h.closers, lines.Close)
-	return reached, nil
+	return lines, nil
 }
 
 func pipes(t Transport) (server, client mcp.Transport) {

@@ -130,8 +130,12 @@ func (s *session) Exchange(ctx context.Context, step *conformance.Step) (*confor
 
 func (s *session) Request(ctx context.Context, r *conformance.Request) (*conformance.Answer, error) {
 	h := s.hosts[0]
-	if h.web != nil && s.transport == HTTP {
+	if h.web != nil {
 		return h.web.Request(ctx, r)
 	}
-	return h.raw.Call(ctx, r.Method, r.Params)
+	fresh, err := h.rawPipe()
+	if err != nil {
+		return nil, err
+	}
+	return fresh.Request(ctx, r)
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,9 +65,7 @@ func Run(ctx context.Context, t *Target, opts *conformance.Options) (*conformanc
 			Status: conformance.Failed, Details: reasons})
 		return report, nil
 	}
-	if t.URL != "" {
-		report.Add(t.runWire(ctx, opts, len(reasons) == 0 || strings.HasPrefix(reasons[0], wire.Legacy)))
-	}
+	report.Add(t.runWire(ctx, opts, len(reasons) == 0 || strings.HasPrefix(reasons[0], wire.Legacy)))
 	return report, nil
 }
 
@@ -178,6 +177,15 @@ func (f *finding) addf(format string, args ...any) {
 	f.faults = append(f.faults, fmt.Sprintf(format, args...))
 }
 
+// IDs are those of the checks; the wire cases that are tried besides have those of the suite.
+func IDs() []string {
+	ids := make([]string, len(checks))
+	for i := range checks {
+		ids[i] = checks[i].id
+	}
+	return ids
+}
+
 // runWire tries the wire cases of the suite that need no interceptor of theirs.
 func (t *Target) runWire(ctx context.Context, opts *conformance.Options, stateless bool) *conformance.Report {
 	suite, err := conformance.Suite()
@@ -186,7 +194,7 @@ func (t *Target) runWire(ctx context.Context, opts *conformance.Options, statele
 	}
 	var chosen []*conformance.Fixture
 	for _, f := range suite {
-		if f.Kind == "wire" && len(f.Interceptors) == 0 && (stateless || f.Steps[0].Request.Revision == wire.Legacy) {
+		if f.Kind == "wire" && len(f.Interceptors) == 0 && (t.URL != "" || !slices.Contains(f.Needs(), conformance.FeatureHTTP)) && (stateless || f.Steps[0].Request.Revision == wire.Legacy) {
 			chosen = append(chosen, f)
 		}
 	}
@@ -199,14 +207,26 @@ type wireAdapter struct{ target *Target }
 func (a *wireAdapter) Name() string { return a.target.name() }
 
 func (a *wireAdapter) Has(f conformance.Feature) bool {
-	return f == conformance.FeatureRequest || f == conformance.FeatureHTTP
+	return f == conformance.FeatureRequest || f == conformance.FeatureHTTP && a.target.URL != ""
 }
 
 func (a *wireAdapter) CreateSession(context.Context, *conformance.Fixture) (conformance.Session, error) {
-	return &wireSession{wire.NewHTTP(a.target.URL, a.target.Header)}, nil
+	if a.target.URL != "" {
+		web := wire.NewHTTP(a.target.URL, a.target.Header)
+		return &wireSession{web, web}, nil
+	}
+	lines, err := wire.Command(a.target.Command, &wire.CommandOptions{Errs: a.target.Errs})
+	if err != nil {
+		return nil, err
+	}
+	return &wireSession{lines, lines}, nil
 }
 
-type wireSession struct{ *wire.HTTP }
+// wireSession is a connection on which nothing was said yet.
+type wireSession struct {
+	conformance.Requester
+	io.Closer
+}
 
 func (s *wireSession) List(context.Context, *string) (*conformance.Answer, error) {
 	return nil, conformance.ErrUnsupported

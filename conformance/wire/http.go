@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/undolog/undolog/conformance"
@@ -17,11 +18,18 @@ import (
 type HTTP struct {
 	URL    string
 	Header http.Header // of every request
+	// OnMessage gets the peer's requests and notifications, those of different streams at the same time; what
+	// it returns is sent back as the result of a request. Nil: requests are refused with −32601. With it, Start
+	// also listens to what a peer of Legacy says outside of answers.
+	OnMessage func(m *Message) json.RawMessage
 
 	client   *http.Client
 	revision string
 	session  string
 	next     atomic.Int64
+
+	hang      context.CancelFunc // ends listening; nil when nobody listens
+	listening sync.WaitGroup
 }
 
 var (
@@ -50,6 +58,9 @@ func (h *HTTP) Start(ctx context.Context, revision string) (*conformance.Answer,
 	h.session = header.Get("Mcp-Session-Id")
 	_, _, err = h.do(ctx, http.MethodPost, h.headers("notifications/initialized"),
 		[]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
+	if err == nil && h.OnMessage != nil {
+		h.listen()
+	}
 	return a, err
 }
 
@@ -90,14 +101,20 @@ func (h *HTTP) CallAs(ctx context.Context, id json.RawMessage, method string, pa
 
 // name is what Stateless repeats in a header for the methods that have a name.
 func (h *HTTP) name(method string, params json.RawMessage) string {
-	if h.revision != Stateless || method != "tools/call" && method != "prompts/get" {
+	if h.revision != Stateless {
 		return ""
 	}
-	var p struct {
-		Name string `json:"name"`
-	}
+	var p struct{ Name, URI, TaskID string }
 	_ = json.Unmarshal(params, &p) // wrong params have no name
-	return p.Name
+	switch {
+	case method == "tools/call", method == "prompts/get":
+		return p.Name
+	case method == "resources/read":
+		return p.URI
+	case strings.HasPrefix(method, "tasks/"):
+		return p.TaskID
+	}
+	return ""
 }
 
 // Request sends one request that a fixture describes.
@@ -178,7 +195,7 @@ func (h *HTTP) do(ctx context.Context, verb string, headers map[string]string, b
 		if verb != http.MethodPost {
 			return a, res.Header, nil // a stream that was not asked for would never end
 		}
-		a.Raw, err = lastEvent(res.Body)
+		a.Raw, err = h.events(ctx, res.Body)
 	} else {
 		a.Raw, err = io.ReadAll(io.LimitReader(res.Body, 64<<20))
 	}
@@ -194,28 +211,12 @@ func (h *HTTP) do(ctx context.Context, verb string, headers map[string]string, b
 	return a, res.Header, nil
 }
 
-// lastEvent returns the response in a stream of events: the first message that is no request.
-func lastEvent(r io.Reader) (json.RawMessage, error) {
-	raw, err := io.ReadAll(io.LimitReader(r, 64<<20))
-	if err != nil {
-		return nil, err
-	}
-	var last json.RawMessage
-	for line := range bytes.Lines(raw) {
-		data, ok := bytes.CutPrefix(line, []byte("data:"))
-		if !ok {
-			continue
-		}
-		var m Message
-		if json.Unmarshal(data, &m) == nil && m.Method == "" {
-			last = bytes.TrimSpace(data)
-		}
-	}
-	return last, nil
-}
-
 // Close implements Conn; it ends a legacy session.
 func (h *HTTP) Close() error {
+	if h.hang != nil {
+		h.hang()
+		h.listening.Wait()
+	}
 	if h.session != "" {
 		// a peer that keeps its sessions to itself is not at fault
 		_, _, _ = h.do(context.Background(), http.MethodDelete, h.headers(""), nil)

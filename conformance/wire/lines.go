@@ -127,6 +127,19 @@ func (l *Lines) nextID() json.RawMessage {
 	return number(l.next)
 }
 
+// Request sends one request that a fixture describes, as far as there is no HTTP about it. A connection that
+// was not started is what it needs: what a revision begins with is part of what is asked.
+func (l *Lines) Request(ctx context.Context, r *conformance.Request) (*conformance.Answer, error) {
+	params := r.Params
+	if r.Revision == "" || r.Revision == Stateless {
+		var err error
+		if params, err = requestParams(r); err != nil {
+			return nil, err
+		}
+	}
+	return l.send(ctx, r.Method, params)
+}
+
 // Send is Call without anything added.
 func (l *Lines) Send(ctx context.Context, method string, params json.RawMessage) (*conformance.Answer, error) {
 	return l.send(ctx, method, params)

@@ -1,12 +1,13 @@
 // Command brokenengine is an engine with one fault of choice, for tests of the conformance runner: -fault
-// NAME, or none for a good one. It stands between an agent on standard input and output and an MCP server,
-// and asks one interceptor host. It is written without the project's library, so that the two cannot share
+// NAME, or none for a good one. It stands between an agent on standard input and output, or over HTTP with
+// -http, and an MCP server, and asks one interceptor host. It is written without the project's library, so that the two cannot share
 // a mistake.
 package main
 
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -22,11 +23,18 @@ var (
 	hosts    = flag.String("hosts", "", "URL of the interceptor host")
 	upstream = flag.String("upstream", "", "URL of the MCP server")
 	posture  = flag.String("posture", "client", "client or server")
+	listen   = flag.String("http", "", "serve agents on HTTP at this address")
 )
 
 func is(name string) bool { return *fault == name }
 
-var agent = bufio.NewReader(os.Stdin)
+// agent is who calls: what it is told beside answers, what it answers to a question, and who it is.
+type agent struct {
+	say       func(raw []byte)
+	hear      func() ([]byte, error)
+	principal string
+	protocol  string // of its last request
+}
 
 type message struct {
 	ID     json.RawMessage `json:"id,omitempty"`
@@ -40,8 +48,13 @@ type message struct {
 
 func main() {
 	flag.Parse()
+	if *listen != "" {
+		panic(http.ListenAndServe(*listen, http.HandlerFunc(serve)))
+	}
+	in := bufio.NewReader(os.Stdin)
+	a := &agent{say: func(raw []byte) { fmt.Printf("%s\n", raw) }, hear: func() ([]byte, error) { return in.ReadBytes('\n') }}
 	for {
-		line, err := agent.ReadBytes('\n')
+		line, err := in.ReadBytes('\n')
 		if err != nil {
 			return
 		}
@@ -49,7 +62,7 @@ func main() {
 		if json.Unmarshal(line, &q) != nil || q.ID == nil {
 			continue
 		}
-		fmt.Printf("%s\n", reply(q.ID, answer(&q)))
+		a.say(reply(q.ID, a.answer(&q)))
 	}
 }
 
@@ -69,39 +82,62 @@ func compact(raw json.RawMessage) []byte {
 	return b.Bytes()
 }
 
-func answer(q *message) *message {
+func (a *agent) answer(q *message) *message {
+	a.protocol = protocolOf(q.Params)
 	switch q.Method {
 	case "initialize":
 		return &message{Result: json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"e","version":"1"}}`)}
-	case "tools/call":
-		return exchange(q)
+	case "tools/call", "tools/list":
+		return a.exchange(q)
 	}
-	m, err := post(*upstream, q.Method, q.Params)
-	if err != nil {
+	m, err := a.post(*upstream, q.Method, q.Params)
+	switch {
+	case err != nil:
 		return refusal("the server cannot be reached")
-	}
-	if q.Method == "tasks/get" && m.Result != nil && !is("tasks-unseen") {
-		return taskEnd(m)
+	case q.Method == "tasks/get" && m.Result != nil && !is("tasks-unseen"):
+		return a.taskEnd(m)
+	case q.Method == "tasks/result" && m.Result != nil && !is("task-results-unseen"):
+		result, blocked := a.run("tools/call", "response", m.Result)
+		if blocked != nil {
+			return refusalOf(blocked)
+		}
+		return &message{Result: result}
 	}
 	return m
 }
 
-// taskEnd takes the result inside a task's answer through the response phase.
-func taskEnd(m *message) *message {
-	var task map[string]json.RawMessage
-	if json.Unmarshal(m.Result, &task) != nil || task["result"] == nil {
-		return m
+// protocolOf is the revision that a request names, else the one of the handshake.
+func protocolOf(params json.RawMessage) string {
+	var p struct {
+		Meta struct {
+			Protocol string `json:"io.modelcontextprotocol/protocolVersion"`
+		} `json:"_meta"`
 	}
-	result, blocked := run("response", task["result"])
+	_ = json.Unmarshal(params, &p) // params that cannot be read name none
+	return cmp.Or(p.Meta.Protocol, "2025-11-25")
+}
+
+// taskEnd takes the result inside a task's answer through the response phase.
+func (a *agent) taskEnd(m *message) *message {
+	raw, blocked := a.taskOf(m.Result)
 	if blocked != nil {
 		return refusalOf(blocked)
 	}
-	task["result"] = result
-	raw, err := json.Marshal(task)
-	if err != nil {
-		return refusal("internal error")
-	}
 	return &message{Result: raw}
+}
+
+// taskOf is a task with its result, if it has one, as the response phase leaves that.
+func (a *agent) taskOf(raw json.RawMessage) (json.RawMessage, error) {
+	var task map[string]json.RawMessage
+	if json.Unmarshal(raw, &task) != nil || task["result"] == nil {
+		return raw, nil
+	}
+	result, blocked := a.run("tools/call", "response", task["result"])
+	if blocked != nil {
+		return nil, blocked
+	}
+	task["result"] = result
+	return json.Marshal(task)
 }
 
 func refusal(text string) *message {
@@ -113,12 +149,12 @@ func refusal(text string) *message {
 }
 
 // exchange takes one call through both phases.
-func exchange(q *message) *message {
-	params, blocked := run("request", q.Params)
+func (a *agent) exchange(q *message) *message {
+	params, blocked := a.run(q.Method, "request", q.Params)
 	if blocked != nil {
 		return refusalOf(blocked)
 	}
-	m, err := post(*upstream, "tools/call", params)
+	m, err := a.post(*upstream, q.Method, params)
 	if err != nil {
 		return refusal("the server cannot be reached")
 	}
@@ -126,7 +162,7 @@ func exchange(q *message) *message {
 	case is("no-response-phase"), is("streams-unseen") && m.streamed:
 		return m
 	case m.Error != nil && is("governs-errors"):
-		if _, blocked := run("response", m.Error); blocked != nil {
+		if _, blocked := a.run(q.Method, "response", m.Error); blocked != nil {
 			return refusalOf(blocked)
 		}
 		return m
@@ -135,14 +171,62 @@ func exchange(q *message) *message {
 	case is("ignores-is-error") && bytes.Contains(compact(m.Result), []byte(`"isError":true`)):
 		return m
 	}
-	result, blocked := run("response", m.Result)
+	result, blocked := a.run(q.Method, "response", m.Result)
+	if blocked == nil && !is("rounds-unseen") {
+		result, blocked = a.questions(result)
+	}
 	if blocked != nil {
 		if is("leaks-result") {
 			return refusal("blocked: " + string(m.Result))
 		}
 		return refusalOf(blocked)
 	}
-	return &message{Result: result}
+	return &message{Result: a.scoped(q.Method, m.Result, result)}
+}
+
+// questions takes what a result asks of the agent through the request phase of what it asks.
+func (a *agent) questions(result json.RawMessage) (json.RawMessage, error) {
+	var r map[string]json.RawMessage
+	if json.Unmarshal(result, &r) != nil || string(r["resultType"]) != `"input_required"` {
+		return result, nil
+	}
+	var asked map[string]map[string]json.RawMessage
+	if err := json.Unmarshal(r["inputRequests"], &asked); err != nil {
+		return nil, err
+	}
+	for _, question := range asked {
+		var method string
+		err := json.Unmarshal(question["method"], &method)
+		if err == nil {
+			question["params"], err = (&operation{method, "request", true, a}).run(question["params"])
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	raw, err := json.Marshal(asked)
+	if err != nil {
+		return nil, err
+	}
+	r["inputRequests"] = raw
+	return json.Marshal(r)
+}
+
+// scoped marks a list that mutators have looked at as the agent's own.
+func (a *agent) scoped(method string, sent, result json.RawMessage) json.RawMessage {
+	if method != "tools/list" || is("lists-public") || bytes.Equal(sent, result) {
+		return result
+	}
+	var r map[string]json.RawMessage
+	if json.Unmarshal(result, &r) != nil {
+		return result
+	}
+	r["cacheScope"] = json.RawMessage(`"private"`)
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return result
+	}
+	return raw
 }
 
 func refusalOf(why error) *message {
@@ -153,7 +237,7 @@ func refusalOf(why error) *message {
 }
 
 // post sends one request, to the host in the stateless revision.
-func post(url, method string, params json.RawMessage) (*message, error) {
+func (a *agent) post(url, method string, params json.RawMessage) (*message, error) {
 	if params == nil {
 		params = json.RawMessage("{}")
 	}
@@ -179,7 +263,7 @@ func post(url, method string, params json.RawMessage) (*message, error) {
 	m := &message{streamed: strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream")}
 	var raw []byte
 	if m.streamed {
-		raw = relayed(res.Body)
+		raw = a.relayed(res.Body)
 	} else if raw, err = io.ReadAll(res.Body); err != nil {
 		return nil, err
 	}
@@ -193,7 +277,7 @@ func post(url, method string, params json.RawMessage) (*message, error) {
 }
 
 // relayed hands on what a stream says before the answer at its end, and returns that.
-func relayed(stream io.Reader) (answer []byte) {
+func (a *agent) relayed(stream io.Reader) (answer []byte) {
 	for in := bufio.NewScanner(stream); in.Scan(); {
 		data, ok := bytes.CutPrefix(in.Bytes(), []byte("data: "))
 		if !ok {
@@ -203,9 +287,13 @@ func relayed(stream io.Reader) (answer []byte) {
 		switch {
 		case json.Unmarshal(data, &m) != nil:
 		case m.Method != "" && m.ID != nil:
-			ask(&m)
+			a.ask(&m)
+		case m.Method == "notifications/tasks" && !is("task-notes-unseen"):
+			if params, blocked := a.taskOf(m.Params); blocked == nil && !is("task-notes-dropped") {
+				a.say(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":%q,"params":%s}`, m.Method, compact(params)))
+			}
 		case m.Method != "" && !is("drops-progress"):
-			fmt.Printf("%s\n", data)
+			a.say(data)
 		case m.Method == "":
 			answer = bytes.Clone(data)
 		}
@@ -214,20 +302,20 @@ func relayed(stream io.Reader) (answer []byte) {
 }
 
 // ask puts a question of the server to the agent, and sends the answer back.
-func ask(q *message) {
+func (a *agent) ask(q *message) {
 	params, err := q.Params, error(nil)
 	if !is("questions-unseen") {
-		params, err = (&operation{q.Method, "request", true}).run(q.Params)
+		params, err = (&operation{q.Method, "request", true, a}).run(q.Params)
 	}
 	m := new(message)
 	if err == nil {
-		fmt.Printf(`{"jsonrpc":"2.0","id":"q","method":%q,"params":%s}`+"\n", q.Method, compact(params))
-		line, readErr := agent.ReadBytes('\n')
+		a.say(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":"q","method":%q,"params":%s}`, q.Method, compact(params)))
+		line, readErr := a.hear()
 		if readErr != nil || json.Unmarshal(line, m) != nil {
 			return
 		}
 		if m.Result != nil && !is("answers-unseen") {
-			m.Result, err = (&operation{q.Method, "response", true}).run(m.Result)
+			m.Result, err = (&operation{q.Method, "response", true, a}).run(m.Result)
 		}
 	}
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"sync"
 )
 
@@ -26,7 +27,12 @@ func (op *operation) invoke(d *descriptor, payload json.RawMessage) (*outcome, e
 	if err != nil {
 		return nil, err
 	}
-	m, err := post(*hosts, "interceptor/invoke", fmt.Appendf(nil, `{"name":%s,"event":%q,"phase":%q,"payload":%s,%s}`, name, op.event, op.phase, payload, meta))
+	who := ""
+	if op.agent.principal != "" && !is("tells-nobody-who") {
+		who = fmt.Sprintf(`"context":{"principal":{"type":"user","id":%q}},`, op.agent.principal)
+	}
+	m, err := op.agent.post(*hosts, "interceptor/invoke",
+		fmt.Appendf(nil, `{"name":%s,"event":%q,"phase":%q,"payload":%s,%s%s}`, name, op.event, op.phase, payload, who, meta))
 	if err != nil {
 		return nil, err
 	}
@@ -126,6 +132,7 @@ func (op *operation) validate(validators []descriptor, payload json.RawMessage) 
 
 func (op *operation) verdict(d *descriptor, payload json.RawMessage) error {
 	o, err := op.invoke(d, payload)
+	alert(d, err)
 	switch {
 	case d.audit():
 		return nil
@@ -147,6 +154,7 @@ func (op *operation) mutate(mutators []descriptor, payload json.RawMessage) (jso
 	for i := range mutators {
 		d := &mutators[i]
 		o, err := op.invoke(d, current)
+		alert(d, err)
 		switch {
 		case err != nil && (d.audit() || d.open()):
 			if is("open-discards") {
@@ -168,6 +176,13 @@ func (op *operation) mutate(mutators []descriptor, payload json.RawMessage) (jso
 		current = apply(o, current)
 	}
 	return current, nil
+}
+
+// alert tells the operator of a failure.
+func alert(d *descriptor, err error) {
+	if err != nil && !is("silent") {
+		fmt.Fprintf(os.Stderr, "%s failed: %v\n", d.Name, err)
+	}
 }
 
 func apply(o *outcome, current json.RawMessage) json.RawMessage {

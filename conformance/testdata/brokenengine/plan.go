@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 )
 
 type hook struct {
@@ -20,13 +21,17 @@ type descriptor struct {
 	Mode         string          `json:"mode"`
 	FailOpen     bool            `json:"failOpen"`
 	PriorityHint json.RawMessage `json:"priorityHint"`
+	Compat       *struct {
+		MinProtocol string `json:"minProtocol"`
+		MaxProtocol string `json:"maxProtocol"`
+	} `json:"compat"`
 }
 
 const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 
 // discover lists what the host has for the event in the phase.
-func discover(event, phase string) ([]descriptor, error) {
-	m, err := post(*hosts, "interceptors/list", json.RawMessage(`{`+meta+`}`))
+func (a *agent) discover(event, phase string) ([]descriptor, error) {
+	m, err := a.listed()
 	if err != nil || m.Error != nil {
 		return nil, errors.New("the host does not list")
 	}
@@ -36,13 +41,32 @@ func discover(event, phase string) ([]descriptor, error) {
 	if err := json.Unmarshal(m.Result, &list); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(list.Interceptors, func(d descriptor) bool { return !d.hooked(event, phase) }), nil
+	return slices.DeleteFunc(list.Interceptors, func(d descriptor) bool { return !d.hooked(event, phase) || !d.compatible(a.protocol) }), nil
+}
+
+var firstList atomic.Pointer[message]
+
+// listed asks the host for all that it has.
+func (a *agent) listed() (*message, error) {
+	if known := firstList.Load(); known != nil && is("believes-lists-forever") {
+		return known, nil
+	}
+	m, err := a.post(*hosts, "interceptors/list", json.RawMessage(`{`+meta+`}`))
+	if err == nil {
+		firstList.CompareAndSwap(nil, m)
+	}
+	return m, err
 }
 
 func (d *descriptor) hooked(event, phase string) bool {
 	return slices.ContainsFunc(d.Hooks, func(h hook) bool {
 		return (h.Phase == phase || is("ignores-phase")) && slices.ContainsFunc(h.Events, func(p string) bool { return covers(p, event) })
 	})
+}
+
+func (d *descriptor) compatible(protocol string) bool {
+	c := d.Compat
+	return c == nil || is("ignores-compat") || c.MinProtocol <= protocol && (c.MaxProtocol == "" || protocol <= c.MaxProtocol)
 }
 
 func covers(pattern, event string) bool {
@@ -103,16 +127,17 @@ func ordered(mutators []descriptor, phase string) {
 type operation struct {
 	event, phase string
 	fromServer   bool
+	agent        *agent
 }
 
-// run takes the payload of a tool call through one phase.
-func run(phase string, payload json.RawMessage) (json.RawMessage, error) {
-	return (&operation{event: "tools/call", phase: phase}).run(payload)
+// run takes a payload through one phase.
+func (a *agent) run(event, phase string, payload json.RawMessage) (json.RawMessage, error) {
+	return (&operation{event: event, phase: phase, agent: a}).run(payload)
 }
 
 func (o *operation) run(payload json.RawMessage) (json.RawMessage, error) {
 	phase := o.phase
-	all, err := discover(o.event, phase)
+	all, err := o.agent.discover(o.event, phase)
 	if err != nil {
 		return nil, err
 	}
@@ -139,5 +164,30 @@ func (o *operation) run(payload json.RawMessage) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
+	if is("plans-twice") {
+		if validators, err = o.again(mutators, &changed); err != nil {
+			return nil, err
+		}
+	}
 	return changed, o.validate(validators, changed)
+}
+
+// again plans anew in the middle of a phase, and runs the mutators that have come.
+func (o *operation) again(ran []descriptor, payload *json.RawMessage) (validators []descriptor, err error) {
+	all, err := o.agent.discover(o.event, o.phase)
+	if err != nil {
+		return nil, err
+	}
+	var come []descriptor
+	for _, d := range all {
+		known := slices.ContainsFunc(ran, func(r descriptor) bool { return r.Name == d.Name })
+		switch {
+		case d.Type == "validation":
+			validators = append(validators, d)
+		case !known:
+			come = append(come, d)
+		}
+	}
+	*payload, err = o.mutate(come, *payload)
+	return validators, err
 }

@@ -108,18 +108,26 @@ func spelled(id json.RawMessage) json.RawMessage {
 	return id
 }
 
-// current reports a request of the stateless revision.
-func current(q *request) bool {
+// metaOf is the _meta of a request.
+func metaOf(q *request) map[string]json.RawMessage {
 	var p struct {
 		Meta map[string]json.RawMessage `json:"_meta"`
 	}
-	_ = json.Unmarshal(q.Params, &p)
-	return string(p.Meta["io.modelcontextprotocol/protocolVersion"]) == `"2026-07-28"`
+	_ = json.Unmarshal(q.Params, &p) // params that cannot be read have none
+	return p.Meta
+}
+
+// current reports a request of the stateless revision.
+func current(q *request) bool {
+	return string(metaOf(q)["io.modelcontextprotocol/protocolVersion"]) == `"2026-07-28"`
 }
 
 var lists atomic.Int64
 
 func handle(q *request, _ string) (any, *failure) {
+	if current(q) && metaOf(q)["io.modelcontextprotocol/clientCapabilities"] == nil && !is("meta") {
+		return nil, refusal(-32602, "no client capabilities")
+	}
 	switch q.Method {
 	case "initialize":
 		return object{"protocolVersion": "2025-11-25", "capabilities": capabilities(), "serverInfo": object{"name": "h", "version": "1"}}, nil
@@ -230,11 +238,7 @@ func serveHTTP(w http.ResponseWriter, r *http.Request) {
 // headers are the checks of the stateless revision.
 func headers(r *http.Request, q *request) (int, *failure) {
 	version := r.Header.Get("Mcp-Protocol-Version")
-	var p struct {
-		Meta map[string]json.RawMessage `json:"_meta"`
-	}
-	_ = json.Unmarshal(q.Params, &p)
-	inMeta := p.Meta["io.modelcontextprotocol/protocolVersion"]
+	inMeta := metaOf(q)["io.modelcontextprotocol/protocolVersion"]
 	if version != "2026-07-28" && inMeta == nil {
 		return 200, nil
 	}
@@ -247,7 +251,7 @@ func headers(r *http.Request, q *request) (int, *failure) {
 		return 400, refusal(-32020, "method header")
 	case r.Header.Get("Mcp-Name") == "wrong" && is("name-header"):
 		return 400, refusal(-32020, "name header")
-	case p.Meta["io.modelcontextprotocol/clientCapabilities"] == nil && !is("meta"):
+	case metaOf(q)["io.modelcontextprotocol/clientCapabilities"] == nil && !is("meta"):
 		return 400, refusal(-32602, "no client capabilities")
 	}
 	return 200, nil
