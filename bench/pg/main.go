@@ -27,6 +27,7 @@ type bench struct {
 	matching *regexp.Regexp
 	rows     int
 	dbos     bool
+	settings map[string]string
 
 	dir     string
 	cluster *pgcluster.Cluster
@@ -39,7 +40,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	b := &bench{}
+	b := &bench{settings: map[string]string{"max_connections": "600"}}
 	matching := flag.String("ways", "", "`REGEXP` of the ways to measure, besides that which others are compared with")
 	callers := flag.String("callers", "1,8,64,256", "`LIST` of how many work at once")
 	flag.DurationVar(&b.duration, "duration", 3*time.Second, "how long a turn is, about; whole seconds")
@@ -47,6 +48,7 @@ func main() {
 	flag.StringVar(&b.only, "only", "", "measure `WHAT` alone: effects or growth")
 	flag.IntVar(&b.rows, "rows", 1_000_000, "effects in the log whose growth is measured")
 	flag.BoolVar(&b.dbos, "dbos", true, "measure DBOS Transact too, which is fetched and built")
+	flag.Func("set", "a `NAME=VALUE` of postgresql.conf, any number of times", b.set)
 	flag.Parse()
 	err := errors.Join(b.parseCallers(*callers), b.parseWays(*matching))
 	if err == nil {
@@ -69,6 +71,15 @@ func (b *bench) parseCallers(list string) error {
 	return nil
 }
 
+func (b *bench) set(assignment string) error {
+	name, value, found := strings.Cut(assignment, "=")
+	if !found {
+		return errors.New("want NAME=VALUE")
+	}
+	b.settings[name] = value
+	return nil
+}
+
 func (b *bench) parseWays(pattern string) (err error) {
 	if b.matching, err = regexp.Compile(pattern); err != nil {
 		return fmt.Errorf("parse ways: %w", err)
@@ -81,7 +92,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 		return fmt.Errorf("make directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
-	b.cluster, err = pgcluster.New(ctx, &pgcluster.Options{Settings: map[string]string{"max_connections": "600"}})
+	b.cluster, err = pgcluster.New(ctx, &pgcluster.Options{Settings: b.settings})
 	if err != nil {
 		return err
 	}
@@ -101,6 +112,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s; %s, %s/%s, %d CPUs shared by all\n\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	fmt.Printf("%s; %s, %s/%s, %d CPUs shared by all; %s\n\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(),
+		time.Now().UTC().Format(time.DateOnly))
 	return b.table.print(os.Stdout)
 }

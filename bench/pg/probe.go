@@ -62,8 +62,10 @@ func (b *bench) quiet(ctx context.Context) (sample, error) {
 
 func (b *bench) version(ctx context.Context) (v string, err error) {
 	err = b.admin(ctx, func(conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, `SELECT 'PostgreSQL ' || current_setting('server_version') || ', fsync ' || current_setting('fsync')
-			|| ', synchronous_commit ' || current_setting('synchronous_commit') || ', wal_sync_method ' || current_setting('wal_sync_method')`).Scan(&v)
+		return conn.QueryRow(ctx, `
+			SELECT 'PostgreSQL ' || current_setting('server_version') || (
+				SELECT string_agg(', ' || name || ' ' || current_setting(name), '' ORDER BY name) FROM pg_settings
+				WHERE name IN ('fsync', 'synchronous_commit', 'wal_sync_method', 'full_page_writes', 'shared_buffers', 'max_wal_size', 'wal_level', 'wal_compression'))`).Scan(&v)
 	})
 	return v, err
 }
