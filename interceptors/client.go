@@ -19,7 +19,7 @@ type ClientOptions struct {
 	// silence.
 	Logger *slog.Logger
 	// Strict refuses results that do not say which interceptor, type and phase they are of, and lists
-	// with a descriptor that cannot be read. Defaults to reading every form that is in use.
+	// with a descriptor of which a member cannot be read. Defaults to reading every form that is in use.
 	Strict bool
 	// Respond turns an answer in the target's place into a *RespondError. Set it only for a host that is
 	// trusted to speak for the target. Defaults to off: the answer is a failure like any other.

@@ -1,7 +1,6 @@
 package interceptors
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -80,53 +79,6 @@ func (d Descriptor) shownHooks() []Hook {
 		hooks[i] = h
 	}
 	return hooks
-}
-
-// UnmarshalJSON reads a descriptor, older spellings too: a single hook, the phase "both" and the mode
-// "enforce" come out in today's form, the mode empty when it is active. A priority that is not quite one is
-// read as near as can be, since a hint must not take its interceptor out. A type or mode that is not known
-// is an error.
-func (d *Descriptor) UnmarshalJSON(raw []byte) error {
-	type plain Descriptor
-	var wire struct {
-		plain
-		Hook         *Hook           `json:"hook"`
-		PriorityHint json.RawMessage `json:"priorityHint"`
-	}
-	if err := json.Unmarshal(raw, &wire); err != nil {
-		return fmt.Errorf("decode descriptor: %w", err)
-	}
-	read := Descriptor(wire.plain)
-	if wire.Hook != nil {
-		read.Hooks = append([]Hook{*wire.Hook}, read.Hooks...)
-	}
-	read.PriorityHint, _ = readPriority(wire.PriorityHint)
-	if isNull(read.ConfigSchema) {
-		read.ConfigSchema = nil
-	}
-	if err := read.modernize(); err != nil {
-		return fmt.Errorf("decode descriptor %q: %w", read.Name, err)
-	}
-	*d = read
-	return nil
-}
-
-// modernize rewrites older spellings and checks what is left.
-func (d *Descriptor) modernize() error {
-	switch d.Mode {
-	case ModeActive, "enforce":
-		d.Mode = ""
-	}
-	hooks := make([]Hook, 0, len(d.Hooks))
-	for _, h := range d.Hooks {
-		if h.Phase != "both" {
-			hooks = append(hooks, h)
-			continue
-		}
-		hooks = append(hooks, Hook{h.Events, PhaseRequest}, Hook{h.Events, PhaseResponse})
-	}
-	d.Hooks = hooks
-	return d.check()
 }
 
 // check reports what makes a descriptor unusable.

@@ -16,6 +16,9 @@
 //	err = host.Install(server)        // stdio, in memory, …
 //	handler, err := host.Handler(nil) // or HTTP, every protocol revision at one endpoint
 //
+// Server.MCPServer makes a server that has nothing else. Interceptors may be added and removed while peers are
+// connected: engines in the process Watch, peers learn of it by Announcing, Handler or ListTTL.
+//
 // The calling side is a Client, on sessions of an mcp.Client prepared by AddClient.
 //
 // What holds for every invocation:

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -102,12 +103,13 @@ func (c *Client) readPage(ctx context.Context, raw json.RawMessage) (wire *wireP
 		return nil, nil, errors.New("interceptors is missing")
 	}
 	for _, one := range wire.Interceptors {
-		var d Descriptor
-		switch err := json.Unmarshal(one, &d); {
-		case err == nil && c.opts.Strict && !exactPriority(one):
-			return nil, nil, fmt.Errorf("the priority of interceptor %q is no int32", d.Name)
+		d, odd, err := readDescriptor(one)
+		if err == nil && len(odd) > 0 && c.opts.Strict {
+			err = fmt.Errorf("%s of interceptor %q cannot be read", strings.Join(odd, ", "), d.Name)
+		}
+		switch {
 		case err == nil:
-			c.notePriority(ctx, &d, one)
+			c.noteOdd(ctx, &d, odd)
 			page = append(page, d)
 		case c.opts.Strict:
 			return nil, nil, err
@@ -118,21 +120,10 @@ func (c *Client) readPage(ctx context.Context, raw json.RawMessage) (wire *wireP
 	return wire, page, nil
 }
 
-// exactPriority reports whether a descriptor's priority is what the protocol has, or absent.
-func exactPriority(descriptor []byte) bool {
-	_, exact := readPriority(splice.Get(descriptor, "priorityHint"))
-	return exact
-}
-
-// notePriority tells of a priority that was read as near as can be.
-func (c *Client) notePriority(ctx context.Context, d *Descriptor, raw []byte) {
-	if exactPriority(raw) {
-		return
+// noteOdd tells of members that were read as near as can be, or not at all.
+func (c *Client) noteOdd(ctx context.Context, d *Descriptor, odd []string) {
+	if len(odd) > 0 {
+		c.log.WarnContext(ctx, "interceptor is not described as the protocol has it",
+			slog.String("interceptor", Brief(d.Name)), slog.Any("members", odd))
 	}
-	var taken Priority
-	if d.PriorityHint != nil {
-		taken = *d.PriorityHint
-	}
-	c.log.WarnContext(ctx, "interceptor's priority is no int32", slog.String("interceptor", d.Name),
-		slog.Int("request", int(taken.Request)), slog.Int("response", int(taken.Response)))
 }
