@@ -90,7 +90,7 @@ const insertMove = `
 	  by, reason, continuation, answer_kind, answer)
 	SELECT
 	  $2::uuid, $3::integer, $4::integer, COALESCE($5::timestamptz, $1::timestamptz, now()), $6::timestamptz, $7::timestamptz,
-	  $8::boolean, e.tenant, $9::text, CASE WHEN $10::text <> '' THEN $10 ELSE l.owner END,
+	  $8::boolean, e.tenant, $9::text::undolog.state, CASE WHEN $10::text <> '' THEN $10 ELSE l.owner END,
 	  $11::text, $12::text, $13::text, $14::text, $15::bytea
 	FROM undolog.effect e
 	LEFT JOIN LATERAL (
@@ -101,7 +101,7 @@ const insertMove = `
 	         CASE WHEN t.effect IS NULL THEN e.lease_until ELSE t.lease_until END AS lease_until,
 	         CASE WHEN t.effect IS NULL THEN e.timeout_at ELSE t.timeout_at END AS timeout_at) l
 	LEFT JOIN undolog.owner o ON o.id = l.owner
-	WHERE e.id = $2 AND l.ordinal = $3 - 1 AND l.state = ANY ($16::text[])
+	WHERE e.id = $2 AND l.ordinal = $3 - 1 AND l.state = ANY ($16::text[]::undolog.state[])
 	  AND ($9 = 'claimed' OR l.attempt = $4)
 	  AND CASE
 	      WHEN $10 <> '' THEN l.owner = $10

@@ -66,8 +66,8 @@ const insertMoves = `
 	INSERT INTO undolog.transition (
 	  effect, ordinal, attempt, at, is_error, tenant, state, owner, by, reason, continuation, answer_kind, answer)
 	SELECT
-	  n.effect, n.ordinal, n.attempt, COALESCE(n.at, $2::timestamptz, now()), n.is_error, $1,
-	  n.state, n.owner, n.by, n.reason, n.continuation, n.answer_kind, n.answer
+	  n.effect, n.ordinal, n.attempt, COALESCE(n.at, $2::timestamptz, now()), n.is_error, $1::text,
+	  n.state::undolog.state, n.owner, n.by, n.reason, n.continuation, n.answer_kind, n.answer
 	FROM unnest(
 	  $3::uuid[], $4::integer[], $5::integer[], $6::timestamptz[],
 	  $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::boolean[], $14::bytea[])

@@ -82,7 +82,8 @@ func conditions(f *store.Filter, now pgtype.Timestamptz) (string, []any) {
 		where = append(where, fmt.Sprintf(condition, len(args)))
 	}
 	if f.Run != "" {
-		add(`e.run <> '' AND hashtextextended(e.run, 0) = hashtextextended($%[1]d, 0) AND e.run = $%[1]d::text`, text(f.Run))
+		add(`e.run_hash = $%d`, hash(f.Run))
+		add(`e.run = $%d`, text(f.Run))
 	}
 	if f.Server != "" {
 		add(`e.server = $%d`, text(f.Server))
@@ -104,7 +105,7 @@ func conditions(f *store.Filter, now pgtype.Timestamptz) (string, []any) {
 		for i, s := range f.States {
 			states[i] = string(s)
 		}
-		add(stateAt+` = ANY ($%d::text[])`, states)
+		add(stateAt+` = ANY ($%d::text[]::undolog.state[])`, states)
 	}
 	return "\n\tWHERE " + strings.Join(where, "\n\t  AND "), args
 }

@@ -35,7 +35,7 @@ func (r *effectRow) compare(s *effectRow) int {
 type effectRows struct {
 	ids                                        []pgtype.UUID
 	places                                     []int64
-	callers, leases, timeouts                  []pgtype.Int8
+	callers, runHashes, leases, timeouts       []pgtype.Int8
 	ats                                        []pgtype.Timestamptz
 	generations                                []int32
 	signatures, windows, digests, completes    [][]byte
@@ -53,6 +53,7 @@ func (c *effectRows) add(row *effectRow, place int) {
 	c.ids = append(c.ids, pgtype.UUID{Bytes: row.id, Valid: true})
 	c.places = append(c.places, int64(place))
 	c.callers = append(c.callers, caller(r))
+	c.runHashes = append(c.runHashes, runHash(r.Run))
 	c.leases = append(c.leases, micros(row.lease))
 	c.timeouts = append(c.timeouts, micros(row.timeout))
 	c.ats = append(c.ats, timestamp(row.at))
@@ -86,23 +87,25 @@ func (c *effectRows) add(row *effectRow, place int) {
 // row, under every plan, where an anti-join may become a scan of the table while statistics are young.
 const insertEffects = `
 	INSERT INTO undolog.effect (
-	  id, seq, caller, created_at, lease_until, timeout_at, generation, signature, window_signature,
+	  id, seq, caller, run_hash, created_at, lease_until, timeout_at, generation, signature, window_signature,
 	  args_digest, complete, tenant, principal, session, trace, server, tool, tier, rule, scope,
 	  key, run, occurrence, policy, source, lookalike_of, state, owner, arguments)
 	SELECT
-	  n.id, (pg_current_xact_id()::text::bigint << 16) + n.place, n.caller, COALESCE(n.at, $2::timestamptz, now()),
+	  n.id, (pg_current_xact_id()::text::bigint << 16) + n.place, n.caller, n.run_hash,
+	  COALESCE(n.at, $2::timestamptz, now()),
 	  COALESCE(n.at, $2::timestamptz, now()) + n.lease * interval '1 microsecond',
 	  COALESCE(n.at, $2::timestamptz, now()) + n.timeout * interval '1 microsecond',
 	  n.generation, n.signature, n.window_signature,
-	  n.args_digest, n.complete, $1, n.principal, n.session, n.trace, n.server, n.tool, n.tier, n.rule, n.scope,
+	  n.args_digest, n.complete, $1::text, n.principal, n.session, n.trace, n.server, n.tool,
+	  n.tier::undolog.tier, n.rule::undolog.rule, n.scope,
 	  n.key, n.run, n.occurrence, n.policy, n.source, n.lookalike_of, 'claimed', n.owner, n.arguments
 	FROM unnest(
-	  $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::timestamptz[], $9::integer[],
-	  $10::bytea[], $11::bytea[], $12::bytea[], $13::bytea[],
-	  $14::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[], $21::text[],
-	  $22::text[], $23::text[], $24::text[], $25::text[], $26::text[], $27::text[], $28::text[],
-	  $29::bytea[], $30::boolean[])
-	  AS n(id, place, caller, lease, timeout, at, generation,
+	  $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::timestamptz[], $10::integer[],
+	  $11::bytea[], $12::bytea[], $13::bytea[], $14::bytea[],
+	  $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[], $21::text[], $22::text[],
+	  $23::text[], $24::text[], $25::text[], $26::text[], $27::text[], $28::text[], $29::text[],
+	  $30::bytea[], $31::boolean[])
+	  AS n(id, place, caller, run_hash, lease, timeout, at, generation,
 	       signature, window_signature, args_digest, complete,
 	       principal, session, trace, server, tool, tier, rule, scope,
 	       key, run, occurrence, policy, source, lookalike_of, owner,
@@ -121,7 +124,7 @@ func (c *effectRows) insert(tenant string, now pgtype.Timestamptz, won func(id u
 	return statement{
 		sql: insertEffects,
 		args: []any{
-			text(tenant), now, c.ids, c.places, c.callers, c.leases, c.timeouts, c.ats, c.generations,
+			text(tenant), now, c.ids, c.places, c.callers, c.runHashes, c.leases, c.timeouts, c.ats, c.generations,
 			c.signatures, c.windows, c.digests, c.completes,
 			c.principals, c.sessions, c.traces, c.servers, c.tools, c.tiers, c.rules, c.scopes,
 			c.keys, c.runs, c.occurrences, c.policies, c.sources, c.lookalikes, c.owners,
@@ -148,14 +151,26 @@ func caller(r *effect.Record) pgtype.Int8 {
 	if r.Tier == effect.TierRead {
 		return pgtype.Int8{}
 	}
+	return pgtype.Int8{Int64: hash(r.Tenant, r.Principal, r.Server), Valid: true}
+}
+
+func runHash(run string) pgtype.Int8 {
+	if run == "" {
+		return pgtype.Int8{}
+	}
+	return pgtype.Int8{Int64: hash(run), Valid: true}
+}
+
+// hash makes a small number of names. What it is stored for must not change.
+func hash(names ...string) int64 {
 	h := fnv.New64a()
-	for _, s := range []string{r.Tenant, r.Principal, r.Server} {
+	for _, s := range names {
 		var length [4]byte
 		binary.BigEndian.PutUint32(length[:], uint32(len(s)))
 		h.Write(length[:])
 		h.Write([]byte(s))
 	}
-	return pgtype.Int8{Int64: int64(h.Sum64()), Valid: true}
+	return int64(h.Sum64())
 }
 
 // blob is a digest as the database has it; nil, for NULL, when it is zero.

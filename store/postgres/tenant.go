@@ -29,9 +29,13 @@ func asTenant(ctx context.Context, s sender, tenant string, statements ...statem
 	return s.SendBatch(ctx, &b).Close()
 }
 
-// queueTenant says whose rows the statements that follow see and write. It holds until the transaction ends.
+// queueTenant says whose rows the statements that follow see and write, and how they are planned: once, and
+// with indexes, whatever the statistics of a table that was empty a moment ago make of it. All of it holds
+// until the transaction ends.
 func queueTenant(b *pgx.Batch, tenant string) {
-	b.Queue(`SELECT set_config('undolog.tenant', $1, true)`, text(tenant))
+	b.Queue(`
+		SELECT set_config('undolog.tenant', $1, true), set_config('plan_cache_mode', 'force_generic_plan', true),
+		       set_config('enable_seqscan', 'off', true)`, text(tenant))
 }
 
 func queue(b *pgx.Batch, st statement) {
