@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/undolog/undolog/effect"
@@ -19,9 +20,21 @@ const missing = "0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42"
 // said is what a command line printed, and its exit code.
 func said(t *testing.T, args ...string) (string, int) {
 	t.Helper()
-	var out bytes.Buffer
+	var out lockedBuffer
 	code := run(t.Context(), args, strings.NewReader(""), &out, &out)
-	return out.String(), code
+	return out.b.String(), code
+}
+
+// lockedBuffer takes what a command says and, beside it, the programs that it has started.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
 }
 
 func TestRun_refusalsSayWhatToDo(t *testing.T) {
