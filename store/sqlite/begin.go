@@ -204,14 +204,14 @@ func (t *tx) insertEffect(r *effect.Record) error {
 }
 
 // insertIfNew inserts the first generation of a call of which nothing is known, by signature or as a
-// look-alike, and reports whether it did. Most calls are new, and to ask first would cost a query each.
-// The generation of a known one is NULL, which the schema refuses and OR IGNORE makes no row. (INSERT …
-// SELECT … WHERE would copy the row to a temporary table, since it reads the table that it writes.)
+// look-alike, and reports whether it did. Most calls are new, and to ask first would cost a query each. A
+// signature that has a first generation is refused by the unique index, and the generation of a look-alike
+// is NULL, which the schema refuses; OR IGNORE makes no row of either. (INSERT … SELECT … WHERE would copy
+// the row to a temporary table, since it reads the table that it writes.)
 func (t *tx) insertIfNew(r *effect.Record) (inserted bool, err error) {
 	result, err := t.execLast(`
 		INSERT OR IGNORE INTO effect (generation, `+effectColumns+`)
 		VALUES (CASE
-		        WHEN EXISTS (SELECT 1 FROM effect WHERE tenant = ?2 AND signature = ?11) THEN NULL
 		        WHEN EXISTS (SELECT 1 FROM effect WHERE tenant = ?2 AND window = ?12 AND rule IN ('key', 'run')) THEN NULL
 		        WHEN ?9 <> 'window' AND EXISTS (SELECT 1 FROM effect WHERE tenant = ?2 AND signature = ?12) THEN NULL
 		        ELSE 1
