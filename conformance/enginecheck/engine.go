@@ -24,6 +24,7 @@ import (
 	"github.com/undolog/undolog/conformance/behavior"
 	"github.com/undolog/undolog/conformance/wire"
 	"github.com/undolog/undolog/interceptors"
+	"github.com/undolog/undolog/internal/splice"
 )
 
 // Engine is the program to check.
@@ -409,10 +410,25 @@ func (s *session) exchange(ctx context.Context, principal, method string, params
 	}
 	s.target.script(method, u)
 	got, err := agent.Call(ctx, method, params)
+	if err == nil {
+		err = envelopeFault(got)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
 	return got, s.target.received(), nil
+}
+
+// envelopeFault says what is wrong with an answer to the agent, whatever it says: requests have numbers for
+// ids.
+func envelopeFault(a *conformance.Answer) error {
+	if id := splice.Get(a.Raw, "id"); id == nil || id[0] < '0' || id[0] > '9' {
+		return fmt.Errorf("the agent's request has a number for an id, the answer has %s", id)
+	}
+	if a.Error != nil && a.Error.Message == "" {
+		return fmt.Errorf("the agent got error %d without a message", a.Error.Code)
+	}
+	return nil
 }
 
 func (s *session) Close() error {

@@ -57,6 +57,8 @@ var faults = map[string]string{
 	"drops-progress":          "gateway/g16-stream",
 	"leaks-reason":            "engine/e38-no-leak",
 	"leaks-result":            "engine/e38-no-leak-response",
+	"id-as-string":            "engine/e11-deny-fail-open",
+	"refuses-without-a-word":  "engine/e11-deny-fail-open",
 	"silent":                  "engine/e09-audit-crash-told",
 	"rounds-unseen":           "gateway/g10-question-denied",
 	"lists-public":            "gateway/g13-private-list",

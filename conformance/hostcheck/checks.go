@@ -54,6 +54,8 @@ var checks = []check{
 	{"host/result-numbers", sep + "interceptor-invoke.payload", "a payload that is not changed comes back digit for digit", "", true, checkNumbers},
 	{"host/request-id", "JSON-RPC/id", "an answer has the id of its request, a number as a number and a string as a string", "", false, checkRequestID},
 	{"host/error-messages", "JSON-RPC/error", "every error says something", "", false, checkErrorMessages},
+	{"host/notification", "JSON-RPC/notification", "what wants no answer gets none", "", false, checkNotification},
+	{"host/concurrent", "JSON-RPC/id", "requests at the same time are each answered for themselves", "", false, checkConcurrent},
 	{"host/discover", "MCP-2026-07-28/discover", "server/discover is a complete result that names the revision", wire.Stateless, false, checkDiscover},
 	{"host/config-no-object", sep + "interceptor-invoke.config", "a config that is no object, or not what the schema wants, is −32602", "", false, checkConfig},
 	// The last one: a host that it ends can be asked nothing more.
@@ -242,7 +244,7 @@ func checkFilterMalformed(ctx context.Context, p *probe, f *finding) {
 	}
 }
 
-const benign = `{"name":"undolog-conformance-probe","arguments":{"note":"hello","id":9007199254740993}}`
+const benign = `{"name":"undolog-conformance-probe","arguments":{"note":"hello","id":9007199254740993,"text":"gr\u00fc\u00dfe \ud83d\ude00 <&>\u2028"}}`
 
 // invocation are params of interceptor/invoke; more is appended, beginning with a comma.
 func invocation(name, event, phase, payload, more string) string {

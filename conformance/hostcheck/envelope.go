@@ -1,9 +1,12 @@
 package hostcheck
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/undolog/undolog/conformance"
 	"github.com/undolog/undolog/conformance/wire"
@@ -24,6 +27,47 @@ func checkRequestID(ctx context.Context, p *probe, f *finding) {
 				f.addf("the answer to %s has the id %s", id, orAbsent(got))
 			}
 		}
+	}
+}
+
+func checkNotification(ctx context.Context, p *probe, f *finding) {
+	a, err := p.conn.Notify(ctx, "notifications/undolog-conformance", json.RawMessage(`{}`))
+	if err != nil {
+		f.addf("a notification that nobody knows: %v", err)
+		return
+	}
+	if a != nil && (a.Error != nil || a.Result != nil || a.Status >= 500) {
+		f.addf("a notification is answered: status %d, %.200s", a.Status, a.Raw)
+	}
+	// On one stream an answer to it would come before the next one, and look like that.
+	const id = `"undolog-conformance-after"`
+	next, err := p.conn.CallAs(ctx, json.RawMessage(id), interceptors.MethodList, json.RawMessage(`{}`))
+	switch {
+	case err != nil:
+		f.addf("after a notification: %v", err)
+	case next.Result == nil || splice.Get(next.Raw, "id") == nil || string(splice.Get(next.Raw, "id")) == "null":
+		f.addf("after a notification there comes %.200s", next.Raw)
+	}
+}
+
+// atOnce is how many requests checkConcurrent sends at the same time.
+const atOnce = 16
+
+func checkConcurrent(ctx context.Context, p *probe, f *finding) {
+	faults := make([]finding, atOnce)
+	var wg sync.WaitGroup
+	for i := range atOnce {
+		wg.Go(func() {
+			name := fmt.Sprintf("undolog-conformance/nobody-%02d", i)
+			data := p.refuses(ctx, &faults[i], interceptors.MethodInvoke, invocation(name, "tools/call", "request", benign, ""), -32602)
+			if len(faults[i].faults) == 0 && data != nil && !bytes.Contains(data, []byte(name)) {
+				faults[i].addf("the answer for %s is about %s", name, data)
+			}
+		})
+	}
+	wg.Wait()
+	for i := range faults {
+		f.faults = append(f.faults, faults[i].faults...)
 	}
 }
 

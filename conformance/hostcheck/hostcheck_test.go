@@ -74,6 +74,12 @@ var faults = map[string]string{
 	"result-type-missing server/discover":    "host/discover",
 	"result-type-missing interceptors/list":  "host/list-result-type",
 	"result-type-missing interceptor/invoke": "host/result-shape",
+	"answers-notifications":                  "host/notification",
+	"mixes-up":                               "host/concurrent",
+	"duration-text":                          "host/result-shape",
+	"message-without-text":                   "host/result-shape",
+	"severity-unknown":                       "host/result-shape",
+	"mangles-text":                           "host/result-shape",
 	// of HTTP alone
 	"null-500":              "host/null-payload",
 	"origin":                "wire/w15-origin",

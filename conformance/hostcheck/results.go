@@ -11,7 +11,7 @@ import (
 )
 
 // benignResult is a payload of the response phase.
-const benignResult = `{"content":[{"type":"text","text":"hello"}],"structuredContent":{"id":9007199254740993}}`
+const benignResult = `{"content":[{"type":"text","text":"hello \u00fc \ud83d\ude00"}],"structuredContent":{"id":9007199254740993}}`
 
 func payloadOf(phase string) string {
 	if phase == "response" {
@@ -75,6 +75,10 @@ func (p *probe) shape(f *finding, d *descriptor, phase string, result json.RawMe
 			f.addf("%s is null: what is absent is left out", name)
 		}
 	})
+	var took *float64
+	if raw := splice.Get(result, "durationMs"); raw != nil && (json.Unmarshal(raw, &took) != nil || took == nil || *took < 0) {
+		f.addf("durationMs is %s, want a number that is not negative", raw)
+	}
 	p.resultType(f, result)
 	switch d.Type {
 	case "validation":
@@ -101,6 +105,9 @@ func verdict(f *finding, result json.RawMessage) {
 	errors := false
 	for _, m := range v.Messages {
 		errors = errors || m.Severity == "error"
+		if m.Message == "" {
+			f.addf("a message without text")
+		}
 		if m.Severity != "error" && m.Severity != "warn" && m.Severity != "info" {
 			f.addf("a message of severity %q", m.Severity)
 		}
@@ -110,6 +117,8 @@ func verdict(f *finding, result json.RawMessage) {
 		f.addf("a pass has severity %q", v.Severity)
 	case *v.Valid && errors:
 		f.addf("a pass has an error message: some engines block on it")
+	case v.Severity != "" && v.Severity != "error" && v.Severity != "warn" && v.Severity != "info":
+		f.addf("severity is %q: engines take what they do not know for an error", v.Severity)
 	case !*v.Valid && v.Severity == "":
 		f.addf("a verdict that is not valid has no severity")
 	case !*v.Valid && v.Severity == "error" && !errors:

@@ -99,6 +99,18 @@ func (h *HTTP) CallAs(ctx context.Context, id json.RawMessage, method string, pa
 	return a, err
 }
 
+// Notify implements Conn.
+func (h *HTTP) Notify(ctx context.Context, method string, params json.RawMessage) (*conformance.Answer, error) {
+	if h.revision == Stateless {
+		var err error
+		if params, err = WithMeta(params); err != nil {
+			return nil, err
+		}
+	}
+	a, _, err := h.do(ctx, http.MethodPost, h.headers(method), encodeNotification(method, params))
+	return a, err
+}
+
 // name is what Stateless repeats in a header for the methods that have a name.
 func (h *HTTP) name(method string, params json.RawMessage) string {
 	if h.revision != Stateless {

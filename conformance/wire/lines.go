@@ -120,6 +120,11 @@ func (l *Lines) CallAs(ctx context.Context, id json.RawMessage, method string, p
 	return l.sendAs(ctx, id, method, params)
 }
 
+// Notify implements Conn.
+func (l *Lines) Notify(_ context.Context, method string, params json.RawMessage) (*conformance.Answer, error) {
+	return nil, l.write(encodeNotification(method, params))
+}
+
 func (l *Lines) nextID() json.RawMessage {
 	l.mu.Lock()
 	defer l.mu.Unlock()

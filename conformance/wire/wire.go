@@ -29,6 +29,8 @@ type Conn interface {
 	// taken under the same id in any spelling, a number as a string included, and the only one that is awaited
 	// under none: Raw shows which it was.
 	CallAs(ctx context.Context, id json.RawMessage, method string, params json.RawMessage) (*conformance.Answer, error)
+	// Notify sends a notification, and returns what HTTP answers to it; nil without HTTP.
+	Notify(ctx context.Context, method string, params json.RawMessage) (*conformance.Answer, error)
 	// Revision is what Call speaks.
 	Revision() string
 	Close() error
@@ -71,6 +73,11 @@ func encodeRequest(id json.RawMessage, method string, params json.RawMessage) []
 		return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":%s}`, id, name)
 	}
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":%s,"params":%s}`, id, name, compact(params))
+}
+
+// encodeNotification writes a notification.
+func encodeNotification(method string, params json.RawMessage) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","method":%q,"params":%s}`, method, compact(params))
 }
 
 // number is n as an id.

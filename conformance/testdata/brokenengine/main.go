@@ -67,6 +67,9 @@ func main() {
 }
 
 func reply(id json.RawMessage, m *message) []byte {
+	if is("id-as-string") && id[0] != '"' {
+		id = json.RawMessage(`"` + string(id) + `"`)
+	}
 	member, value := "result", m.Result
 	if m.Error != nil {
 		member, value = "error", m.Error
@@ -141,6 +144,9 @@ func (a *agent) taskOf(raw json.RawMessage) (json.RawMessage, error) {
 }
 
 func refusal(text string) *message {
+	if is("refuses-without-a-word") {
+		text = ""
+	}
 	raw, err := json.Marshal(map[string]any{"code": -32603, "message": text})
 	if err != nil {
 		panic(err)

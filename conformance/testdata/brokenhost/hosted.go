@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 )
 
 type hook struct {
@@ -145,6 +146,8 @@ func (p *params) wrong() bool {
 		p.Config != nil && !isObject(p.Config) && !is("config")
 }
 
+var lastName atomic.Pointer[string]
+
 func invoke(q *request) (object, *failure) {
 	var p params
 	if err := json.Unmarshal(q.Params, &p); err != nil || p.wrong() {
@@ -166,6 +169,10 @@ func invoke(q *request) (object, *failure) {
 	}
 	i := slices.IndexFunc(all, func(h hosted) bool { return h.name == p.Name })
 	if i < 0 {
+		own := p.Name
+		if last := lastName.Swap(&own); is("mixes-up") && last != nil {
+			p.Name = *last
+		}
 		if is("unknown-name-code") {
 			return nil, refusal(-32601, "no such interceptor", "name", p.Name)
 		}
@@ -204,6 +211,9 @@ func (h *hosted) run(p *params) object {
 	if is("extra-member") {
 		r["vendor"] = object{"verdict": "ALLOW"}
 	}
+	if is("duration-text") {
+		r["durationMs"] = "3 ms"
+	}
 	if h.typ == "validation" {
 		return h.judge(r)
 	}
@@ -225,7 +235,13 @@ func (h *hosted) judge(r object) object {
 	if is("denial-without-message") {
 		messages = []object{}
 	}
+	if is("message-without-text") {
+		messages[0]["message"] = ""
+	}
 	r["valid"], r["severity"], r["messages"] = false, "error", messages
+	if is("severity-unknown") {
+		r["severity"] = "critical"
+	}
 	if is("denial-without-severity") {
 		delete(r, "severity")
 	}
@@ -243,6 +259,14 @@ func (h *hosted) change(r object, p *params) object {
 		changed = bytes.ReplaceAll(payload, []byte(`"note":"hello"`), []byte(`"note":"HELLO"`))
 	}
 	changed = sameNumbers(changed)
+	if is("mangles-text") {
+		changed = bytes.Map(func(r rune) rune {
+			if r > 126 {
+				return '?'
+			}
+			return r
+		}, bytes.ReplaceAll(changed, []byte(`\u`), []byte("?")))
+	}
 	if wrapped && !is("unwraps") {
 		changed = json.RawMessage(`{"method":"` + p.Event + `","params":` + string(changed) + `}`)
 	}

@@ -72,7 +72,7 @@ func serveStdio(r io.Reader, w io.Writer) {
 			return
 		}
 		var q request
-		if json.Unmarshal(line, &q) != nil || q.ID == nil {
+		if json.Unmarshal(line, &q) != nil || q.ID == nil && !is("answers-notifications") {
 			continue
 		}
 		result, failed := handle(&q, "")
@@ -210,7 +210,7 @@ func serveHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	if q.ID == nil {
+	if q.ID == nil && !is("answers-notifications") {
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
