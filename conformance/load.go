@@ -167,7 +167,8 @@ func (e *Expect) check() error {
 		return fmt.Errorf("decision %q is neither allow nor deny", e.Decision)
 	}
 	empty := e.Result == nil && e.Canonical == "" && e.ErrorCode == nil && e.Decision == "" && e.Match == nil &&
-		e.Status == 0 && e.Received == nil && e.Asked == nil && e.Told == nil && e.Notified == nil && len(e.Alerts) == 0 && len(e.Calls) == 0 && len(e.AnyOf) == 0 && len(e.Absent) == 0
+		e.Status == 0 && e.Received == nil && e.Asked == nil && e.Told == nil && e.Notified == nil && len(e.Alerts) == 0 && len(e.Calls) == 0 && len(e.Requires) == 0 &&
+		len(e.AnyOf) == 0 && len(e.Absent) == 0
 	if empty {
 		return errors.New("nothing is expected")
 	}
