@@ -22,7 +22,7 @@ func (b *bench) growth(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, filled.Drop(context.WithoutCancel(ctx), b.cluster.URL())) }()
 	b.table.section(fmt.Sprintf("GROWTH, CALLERS: %d", growthCallers), "A SECOND", "× EMPTY", "P50 ms", "P99 ms", "FSYNCS", "WAL B", "DB CPU µs", "ON DISK")
 	had := 0
-	for _, rows := range []int{b.rows / 100, b.rows / 10, b.rows} {
+	for _, rows := range b.sizes() {
 		if err := b.fill(ctx, filled, had, rows); err != nil {
 			return fmt.Errorf("fill log with %d effects: %w", rows, err)
 		}
@@ -35,6 +35,14 @@ func (b *bench) growth(ctx context.Context) (err error) {
 }
 
 const growthCallers = 64
+
+// sizes are those at which a growing log is looked at.
+func (b *bench) sizes() []int {
+	if b.rows < 100_000 {
+		return []int{b.rows}
+	}
+	return []int{b.rows / 100, b.rows / 10, b.rows}
+}
 
 // compare measures the filled log and empty ones by turns.
 func (b *bench) compare(ctx context.Context, filled *pgcluster.Database, rows int) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"regexp"
@@ -31,6 +32,7 @@ type bench struct {
 
 	dir     string
 	cluster *pgcluster.Cluster
+	version string
 	table   table
 }
 
@@ -45,7 +47,7 @@ func main() {
 	callers := flag.String("callers", "1,8,64,256", "`LIST` of how many work at once")
 	flag.DurationVar(&b.duration, "duration", 3*time.Second, "how long a turn is, about; whole seconds")
 	flag.IntVar(&b.rounds, "rounds", 3, "how many turns each way of doing the work has")
-	flag.StringVar(&b.only, "only", "", "measure `WHAT` alone: effects or growth")
+	flag.StringVar(&b.only, "only", "", "measure `WHAT` alone: effects, growth or replication")
 	flag.IntVar(&b.rows, "rows", 1_000_000, "effects in the log whose growth is measured")
 	flag.BoolVar(&b.dbos, "dbos", true, "measure DBOS Transact too, which is fetched and built")
 	flag.Func("set", "a `NAME=VALUE` of postgresql.conf, any number of times", b.set)
@@ -92,27 +94,39 @@ func (b *bench) run(ctx context.Context) (err error) {
 		return fmt.Errorf("make directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
-	b.cluster, err = pgcluster.New(ctx, &pgcluster.Options{Settings: b.settings})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, b.cluster.Close()) }()
 	for _, part := range []struct {
 		name    string
+		set     map[string]string
 		measure func(context.Context) error
-	}{{"effects", b.effects}, {"growth", b.growth}} {
+	}{
+		{"effects", nil, b.effects},
+		{"growth", nil, b.growth},
+		{"replication", map[string]string{"wal_level": "logical"}, b.replication},
+	} {
 		if b.only != "" && b.only != part.name {
 			continue
 		}
-		if err := part.measure(ctx); err != nil {
+		if err := b.onCluster(ctx, part.set, part.measure); err != nil {
 			return fmt.Errorf("measure %s: %w", part.name, err)
 		}
 	}
-	version, err := b.version(ctx)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("%s; %s, %s/%s, %d CPUs shared by all; %s\n\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(),
+	fmt.Printf("%s; %s, %s/%s, %d CPUs shared by all; %s\n\n", b.version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(),
 		time.Now().UTC().Format(time.DateOnly))
 	return b.table.print(os.Stdout)
+}
+
+// onCluster measures something on a cluster of its own.
+func (b *bench) onCluster(ctx context.Context, set map[string]string, measure func(context.Context) error) (err error) {
+	settings := maps.Clone(b.settings)
+	maps.Copy(settings, set)
+	if b.cluster, err = pgcluster.New(ctx, &pgcluster.Options{Settings: settings}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.cluster.Close()) }()
+	if b.version == "" {
+		if b.version, err = b.describe(ctx); err != nil {
+			return fmt.Errorf("describe server: %w", err)
+		}
+	}
+	return measure(ctx)
 }

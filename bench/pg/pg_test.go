@@ -22,6 +22,7 @@ func TestBench(t *testing.T) {
 		"fsync on, ", "synchronous_commit on", "CALLERS: 1 ", "pgbench: one insert, 100 B", "pgx: twice BEGIN",
 		"UndoLog: effect ", "UndoLog: effect, through PgBouncer", "UndoLog: effect, on SQLite", "  begin", "  settle",
 		"UndoLog: replay ", "UndoLog: replay, through PgBouncer", "UndoLog: effect, empty log", "UndoLog: effect, 1,000 effects", "UndoLog: replay, 1,000 effects",
+		"decoding publication all", "decoding publication moves",
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q in\n%s", want, out)

@@ -60,7 +60,8 @@ func (b *bench) quiet(ctx context.Context) (sample, error) {
 	return b.sample(ctx)
 }
 
-func (b *bench) version(ctx context.Context) (v string, err error) {
+// describe says what the database is, and what its figures depend on.
+func (b *bench) describe(ctx context.Context) (v string, err error) {
 	err = b.admin(ctx, func(conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, `
 			SELECT 'PostgreSQL ' || current_setting('server_version') || (
