@@ -7,14 +7,17 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// MCPServer makes an MCP server that serves the interceptors and nothing else: to ask it for tools, prompts or
-// anything that it does not declare is to call a method that is not there. impl defaults to "interceptors"
-// without a version.
+// MCPServer makes an MCP server that serves the interceptors and nothing else. It declares tools and lists
+// none, by which clients that try a server with its list of tools get on; to ask it for prompts or anything
+// that it does not declare is to call a method that is not there. impl defaults to "interceptors" without a
+// version.
 func (s *Server) MCPServer(impl *mcp.Implementation) (*mcp.Server, error) {
 	if impl == nil {
 		impl = &mcp.Implementation{Name: "interceptors"}
 	}
-	server := mcp.NewServer(impl, &mcp.ServerOptions{Capabilities: s.Capabilities(), Logger: s.log})
+	capabilities := s.Capabilities()
+	capabilities.Tools = &mcp.ToolCapabilities{}
+	server := mcp.NewServer(impl, &mcp.ServerOptions{Capabilities: capabilities, Logger: s.log})
 	if err := s.Install(server); err != nil {
 		return nil, err
 	}
@@ -25,7 +28,6 @@ func (s *Server) MCPServer(impl *mcp.Implementation) (*mcp.Server, error) {
 // undeclared are methods of capabilities that a server of interceptors alone does not declare. The SDK
 // answers some of them all the same, with empty lists.
 var undeclared = map[string]bool{
-	"tools/list": true, "tools/call": true,
 	"prompts/list": true, "prompts/get": true,
 	"resources/list": true, "resources/templates/list": true, "resources/read": true,
 	"resources/subscribe": true, "resources/unsubscribe": true,

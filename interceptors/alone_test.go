@@ -9,7 +9,7 @@ import (
 
 func TestServer_MCPServer_RefusesWhatItDoesNotDeclare(t *testing.T) {
 	params := map[string]string{
-		"tools/list": ``, "tools/call": `"name":"x"`, "prompts/list": ``, "prompts/get": `"name":"x"`,
+		"prompts/list": ``, "prompts/get": `"name":"x"`,
 		"resources/list": ``, "resources/templates/list": ``, "resources/read": `"uri":"file:///x"`,
 		"resources/subscribe": `"uri":"file:///x"`, "resources/unsubscribe": `"uri":"file:///x"`, "logging/setLevel": `"level":"info"`,
 		"completion/complete": `"ref":{"type":"ref/prompt","name":"x"},"argument":{"name":"a","value":"b"}`,
@@ -27,6 +27,9 @@ func TestServer_MCPServer_RefusesWhatItDoesNotDeclare(t *testing.T) {
 					t.Errorf("%s is answered %s", method, got)
 				}
 			}
+			if got := peer.ask(revision, "tools/list", ``); !strings.Contains(got, `"tools":[]`) {
+				t.Errorf("tools/list is answered %s", got)
+			}
 			if got := peer.ask(revision, interceptors.MethodList, ``); !strings.Contains(got, `"interceptors":[{"name":"v"`) {
 				t.Errorf("its own list is answered %s", got)
 			}
@@ -36,7 +39,7 @@ func TestServer_MCPServer_RefusesWhatItDoesNotDeclare(t *testing.T) {
 
 func TestHandler_RefusesWhatItDoesNotDeclare(t *testing.T) {
 	url, _ := serve(t, nil)
-	for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"} {
+	for _, method := range []string{"prompts/list", "resources/list", "resources/templates/list"} {
 		checkReply(t, send(t, currentRequest(t, url, method, currentMeta)), 404, -32601)
 	}
 }

@@ -116,8 +116,8 @@ func TestHandler_Discover(t *testing.T) { // W1
 	if result.ResultType != "complete" || len(result.SupportedVersions) == 0 || result.SupportedVersions[0] != "2026-07-28" {
 		t.Errorf("resultType %q, supportedVersions %q", result.ResultType, result.SupportedVersions)
 	}
-	if result.Capabilities.Tools != nil || result.Capabilities.Interceptor != nil {
-		t.Errorf("more than the extension is declared: %s", got.Result)
+	if string(result.Capabilities.Tools) != "{}" || result.Capabilities.Interceptor != nil {
+		t.Errorf("more than the extension and no tools is declared: %s", got.Result)
 	}
 }
 
@@ -132,7 +132,9 @@ func TestHandler_Initialize(t *testing.T) { // W2
 		t.Fatalf("initialize answers %+v: %v", got, err)
 	}
 	declared := `{"io.modelcontextprotocol/interceptors":{"supportedEvents":["*","tools/call"]}}`
-	want := map[string]json.RawMessage{"extensions": json.RawMessage(declared), "experimental": json.RawMessage(declared)}
+	want := map[string]json.RawMessage{
+		"extensions": json.RawMessage(declared), "experimental": json.RawMessage(declared), "tools": json.RawMessage("{}"),
+	}
 	if diff := cmp.Diff(want, result.Capabilities); diff != "" {
 		t.Errorf("capabilities (-want +got)\n%s", diff)
 	}

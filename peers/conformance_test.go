@@ -57,15 +57,14 @@ func TestConformance_GatewayScoresAsItsServer(t *testing.T) {
 }
 
 // TestConformance_OfOurServer runs the scenarios that ask nothing of tools, which an interceptor server has
-// none of: its life, its discovery, its statelessness. Checks that say themselves that they need a tool are no
-// failures. Two scenarios, caching and http-header-validation, begin with a list of tools, which it does not
-// declare and therefore refuses: they try nothing.
+// none of: its life, its discovery, its headers, its statelessness. Checks that say themselves that they need
+// a tool are no failures.
 func TestConformance_OfOurServer(t *testing.T) {
 	url := mcptest.StartHTTP(t, exec.Command(gatewayProgram(t),
 		"serve", "--http", "127.0.0.1:0", "--db", filepath.Join(t.TempDir(), "effects.db")))
 	for version, scenarios := range map[string][]string{
 		"2025-11-25": {"server-initialize", "server-session-lifecycle", "ping", "dns-rebinding-protection"},
-		"2026-07-28": {"server-stateless", "dns-rebinding-protection", "input-required-result-unsupported-methods"},
+		"2026-07-28": {"server-stateless", "http-header-validation", "dns-rebinding-protection", "input-required-result-unsupported-methods"},
 	} {
 		for _, scenario := range scenarios {
 			t.Run(version+"/"+scenario, func(t *testing.T) {
