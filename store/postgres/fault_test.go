@@ -1,0 +1,172 @@
+package postgres_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/internal/pgtest"
+	"github.com/undolog/undolog/store"
+	"github.com/undolog/undolog/store/drivertest"
+	"github.com/undolog/undolog/store/postgres"
+)
+
+// A connection is cut after any number of bytes of a write, either way: before it was sent, while it is
+// sent, and while it is answered, when it may have been done.
+func TestFaults_ConnectionCutWithinAWrite(t *testing.T) {
+	db := pgtest.New(t)
+	proxy := pgtest.NewProxy(t, db.URL)
+	d := open(t, withParameter(t, proxy.URL, "pool_max_conns", "1"), nil)
+	direct := open(t, db.URL, nil)
+	for name, way := range map[string]pgtest.Direction{"to the server": pgtest.ToServer, "to the client": pgtest.ToClient} {
+		t.Run("of a Begin "+name, func(t *testing.T) {
+			begin := func(i int) *store.Begin { return keyed(t, "default", fmt.Sprint(name, i)) }
+			claimed(t, d, begin(-1))
+			length := passed(proxy, way, func() { claimed(t, d, begin(-2)) })
+			for i := 0; i <= length; i += stride() {
+				p := begin(i)
+				proxy.CutAfter(way, int64(i))
+				claim := claimed(t, d, p)
+				proxy.Disarm()
+				assertHistory(t, direct, claim, effect.StateClaimed)
+				if begun, err := direct.Begin(t.Context(), beginOf(t, p.Call, irreversible)); err != nil || begun.Verdict.Action != effect.ActJoin {
+					t.Fatalf("cut at %d, the same call again = %+v, %v", i, begun, err)
+				}
+			}
+		})
+		t.Run("of a Settle "+name, func(t *testing.T) {
+			settle := func(i int) func() {
+				claim := claimed(t, d, keyed(t, "default", fmt.Sprint("settled", name, i)))
+				return func() {
+					if r, err := d.Append(t.Context(), "default", commit(claim)); err != nil || r.State != effect.StateCommitted {
+						t.Fatalf("cut at %d: Append = %+v, %v", i, r, err)
+					}
+					proxy.Disarm()
+					assertHistory(t, direct, claim, effect.StateClaimed, effect.StateCommitted)
+				}
+			}
+			settle(-1)()
+			length := passed(proxy, way, settle(-2))
+			for i := 0; i <= length; i += stride() {
+				settled := settle(i)
+				proxy.CutAfter(way, int64(i))
+				settled()
+			}
+		})
+	}
+	if proxy.Cuts() == 0 {
+		t.Error("nothing was cut")
+	}
+}
+
+var everyByte = flag.Bool("everybyte", false, "cut connections at every byte, which takes minutes, and not at one of 23")
+
+func stride() int {
+	if *everyByte {
+		return 1
+	}
+	return 23 // no field is as long
+}
+
+func passed(p *pgtest.Proxy, way pgtest.Direction, do func()) int {
+	sent, got := p.Passed()
+	do()
+	sentNow, gotNow := p.Passed()
+	if way == pgtest.ToServer {
+		return int(sentNow - sent)
+	}
+	return int(gotNow - got)
+}
+
+func assertHistory(t *testing.T, d *postgres.Driver, claim *effect.Claim, want ...effect.State) {
+	t.Helper()
+	moves, _, err := d.History(t.Context(), claim.Tenant, claim.Effect)
+	if err != nil {
+		t.Fatalf("History: %v", err)
+	}
+	var got []effect.State
+	for _, m := range moves {
+		got = append(got, m.State)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Fatalf("states %v, want %v", got, want)
+	}
+}
+
+func TestFaults_DatabaseAway(t *testing.T) {
+	db := pgtest.New(t)
+	proxy := pgtest.NewProxy(t, db.URL)
+	d := open(t, proxy.URL, &postgres.Options{Patience: 600 * time.Millisecond})
+	claim := claimed(t, d, keyed(t, "default", "before"))
+	t.Run("for long is an error that says so", func(t *testing.T) {
+		proxy.Refuse(true)
+		proxy.Drop()
+		if _, err := d.Begin(t.Context(), keyed(t, "default", "away")); !errors.Is(err, store.ErrUnreachable) {
+			t.Errorf("Begin = %v, want ErrUnreachable", err)
+		}
+		if _, err := d.Append(t.Context(), "default", commit(claim)); !errors.Is(err, store.ErrUnreachable) {
+			t.Errorf("Append = %v, want ErrUnreachable", err)
+		}
+		if err := d.Ping(t.Context()); err == nil {
+			t.Error("Ping says that it is there")
+		}
+		proxy.Refuse(false)
+	})
+	t.Run("and there again, it goes on", func(t *testing.T) {
+		if r, err := d.Append(t.Context(), "default", commit(claim)); err != nil || r.State != effect.StateCommitted {
+			t.Errorf("Append = %+v, %v", r, err)
+		}
+		claimed(t, d, keyed(t, "default", "after"))
+		if err := d.Ping(t.Context()); err != nil {
+			t.Errorf("Ping: %v", err)
+		}
+	})
+	t.Run("silent is as good as away", func(t *testing.T) {
+		proxy.Pause(pgtest.ToClient)
+		if _, err := d.Begin(t.Context(), keyed(t, "default", "silent")); !errors.Is(err, store.ErrUnreachable) {
+			t.Errorf("Begin = %v, want ErrUnreachable", err)
+		}
+		proxy.Resume()
+		proxy.Drop()
+	})
+}
+
+// What the database itself calls off is tried again.
+func TestFaults_BackendsAreTerminated(t *testing.T) {
+	db := pgtest.New(t)
+	d := open(t, db.URL, nil)
+	admin := connect(t, db.AdminURL)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(250 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+			_, err := admin.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND usename <> current_user`)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	share(drivertest.Scale(2000)+100, 16, func(i int) {
+		begun, err := d.Begin(t.Context(), keyed(t, "default", fmt.Sprint(i)))
+		if err != nil || begun.Claim == nil {
+			t.Errorf("Begin = %+v, %v", begun, err)
+			return
+		}
+		if r, err := d.Append(t.Context(), "default", commit(begun.Claim)); err != nil || r.State != effect.StateCommitted || r.Ordinal != 1 {
+			t.Errorf("Append = %+v, %v", r, err)
+		}
+	})
+	close(stop)
+	<-stopped
+}

@@ -1,0 +1,71 @@
+package postgres_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/undolog/undolog/internal/pgtest"
+	"github.com/undolog/undolog/store"
+	"github.com/undolog/undolog/store/postgres"
+)
+
+func TestMigrate(t *testing.T) {
+	t.Run("many at once migrate a fresh database once", func(t *testing.T) {
+		db := pgtest.New(t)
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				if err := postgres.Migrate(t.Context(), db.URL); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		steps, err := postgres.Status(t.Context(), db.URL)
+		if err != nil || len(steps) == 0 {
+			t.Fatalf("Status = %v, %v", steps, err)
+		}
+		for _, s := range steps {
+			if !s.Applied || s.AppliedAt.IsZero() {
+				t.Errorf("step %+v", s)
+			}
+		}
+	})
+	t.Run("a fresh database has its steps before it", func(t *testing.T) {
+		steps, err := postgres.Status(t.Context(), pgtest.New(t).URL)
+		if err != nil || len(steps) == 0 || steps[0].Applied {
+			t.Errorf("Status = %v, %v", steps, err)
+		}
+	})
+	t.Run("who does not migrate is told what to run", func(t *testing.T) {
+		db := pgtest.New(t)
+		_, err := postgres.Open(t.Context(), db.URL, &postgres.Options{NoMigrate: true})
+		if !errors.Is(err, store.ErrSchema) {
+			t.Fatalf("Open = %v, want ErrSchema", err)
+		}
+		assertContains(t, err.Error(), "undolog migrate up")
+	})
+	t.Run("who may not migrate is told what to run", func(t *testing.T) {
+		db := pgtest.New(t)
+		admin := connect(t, db.AdminURL)
+		execute(t, admin, `ALTER DATABASE `+db.Name+` OWNER TO CURRENT_USER`)
+		_, err := postgres.Open(t.Context(), db.URL, nil)
+		execute(t, admin, `ALTER DATABASE `+db.Name+` OWNER TO `+db.Name)
+		if !errors.Is(err, store.ErrSchema) {
+			t.Fatalf("Open = %v, want ErrSchema", err)
+		}
+		assertContains(t, err.Error(), "undolog migrate up")
+	})
+	t.Run("a newer schema is used unless it says no", func(t *testing.T) {
+		db := pgtest.New(t)
+		open(t, db.URL, nil)
+		conn := connect(t, db.URL)
+		execute(t, conn, `INSERT INTO undolog.goose_db_version (version_id, is_applied) VALUES (99, true)`)
+		claimed(t, open(t, db.URL, nil), keyed(t, "default", "k"))
+		execute(t, conn, `UPDATE undolog.compatibility SET oldest = 99`)
+		if _, err := postgres.Open(t.Context(), db.URL, nil); !errors.Is(err, store.ErrSchema) {
+			t.Errorf("Open = %v, want ErrSchema", err)
+		}
+	})
+}

@@ -1,0 +1,169 @@
+package postgres_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/internal/pgtest"
+	"github.com/undolog/undolog/store"
+	"github.com/undolog/undolog/store/drivertest"
+	"github.com/undolog/undolog/store/postgres"
+)
+
+func TestTenants_InterleavedOnFewConnections(t *testing.T) {
+	db := pgtest.New(t)
+	d := open(t, withParameter(t, db.URL, "pool_max_conns", "4"), nil)
+	const tenants = 20
+	tenant := func(i int) string { return fmt.Sprint("tenant-", i%tenants) }
+	ids := make([]string, tenants)
+	for i := range tenants {
+		ids[i] = claimed(t, d, keyed(t, tenant(i), "same")).Effect
+	}
+	var foreign atomic.Int32
+	share(drivertest.Scale(10_000), 32, func(i int) {
+		switch i % 4 {
+		case 0: // a list of its own
+			records, err := d.Effects(t.Context(), &store.Filter{Tenant: tenant(i), Limit: 10})
+			if err != nil {
+				t.Error(err)
+			}
+			for _, r := range records {
+				if r.Tenant != tenant(i) {
+					foreign.Add(1)
+				}
+			}
+		case 1: // an effect of another
+			if r, err := d.Effect(t.Context(), tenant(i), ids[(i+1)%tenants]); err == nil {
+				t.Errorf("%s sees %s of %s", tenant(i), r.ID, r.Tenant)
+			}
+		case 2: // one key, another tenant's effect each
+			begun, err := d.Begin(t.Context(), keyed(t, tenant(i), "same"))
+			if err != nil || begun.Record.ID != ids[i%tenants] {
+				t.Errorf("Begin = %+v, %v", begun, err)
+			}
+		case 3: // grouped with others'
+			begun, err := d.Begin(t.Context(), keyed(t, tenant(i), fmt.Sprint(i)))
+			if err != nil || begun.Claim == nil || begun.Record.Tenant != tenant(i) {
+				t.Errorf("Begin = %+v, %v", begun, err)
+				return
+			}
+			if _, err := d.Append(t.Context(), tenant(i), commit(begun.Claim)); err != nil {
+				t.Errorf("Append: %v", err)
+			}
+		}
+	})
+	if n := foreign.Load(); n > 0 {
+		t.Errorf("%d rows of other tenants", n)
+	}
+	known, err := d.Tenants(t.Context())
+	if err != nil || len(known) != tenants {
+		t.Errorf("Tenants = %v, %v", known, err)
+	}
+}
+
+func TestTenants_WithoutATenantNothingIsSeen(t *testing.T) {
+	db := pgtest.New(t)
+	d := open(t, db.URL, nil)
+	claim := claimed(t, d, keyed(t, "default", "k"))
+	if _, err := d.Append(t.Context(), "default", commit(claim)); err != nil {
+		t.Fatal(err)
+	}
+	conn := connect(t, db.URL)
+	tables := []string{"effect", "transition", "delivery", "event", "tool"}
+	sees := func() (n int) {
+		t.Helper()
+		for _, table := range tables {
+			var rows int
+			if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM undolog.`+table).Scan(&rows); err != nil {
+				t.Fatal(err)
+			}
+			n += rows
+		}
+		return n
+	}
+	if n := sees(); n != 0 {
+		t.Errorf("%d rows are seen without a tenant", n)
+	}
+	var b pgx.Batch
+	b.Queue(`SELECT set_config('undolog.tenant', 'default', true)`)
+	var rows int
+	b.Queue(`SELECT count(*) FROM undolog.effect`).QueryRow(func(row pgx.Row) error { return row.Scan(&rows) })
+	if err := conn.SendBatch(t.Context(), &b).Close(); err != nil || rows != 1 {
+		t.Fatalf("%d rows as the tenant, %v", rows, err)
+	}
+	if n := sees(); n != 0 { // the setting is '' now
+		t.Errorf("%d rows are seen after the tenant's transaction", n)
+	}
+	if _, err := conn.Exec(t.Context(), `INSERT INTO undolog.delivery (effect, at, tenant) VALUES ($1, now(), 'default')`, claim.Effect); err == nil {
+		t.Error("a row was written without a tenant")
+	}
+	if _, err := conn.Exec(t.Context(), `SELECT set_config('undolog.tenant', 'other', false)`); err != nil {
+		t.Fatal(err)
+	}
+	if n := sees(); n != 0 {
+		t.Errorf("%d rows of another tenant are seen", n)
+	}
+}
+
+func TestOpen_RefusesRolesThatPoliciesDoNotBind(t *testing.T) {
+	db := pgtest.New(t)
+	open(t, db.URL, nil) // migrates
+	admin := connect(t, db.AdminURL)
+	refused := func(t *testing.T, url, fix string) {
+		t.Helper()
+		d, err := postgres.Open(t.Context(), url, nil)
+		if err == nil {
+			d.Close()
+			t.Fatal("Open took it")
+		}
+		assertContains(t, err.Error(), fix)
+	}
+	t.Run("a superuser", func(t *testing.T) { refused(t, db.AdminURL, "CREATE ROLE undolog") })
+	t.Run("one that bypasses them", func(t *testing.T) {
+		execute(t, admin, `ALTER ROLE `+db.Name+` BYPASSRLS`)
+		refused(t, db.URL, "ALTER ROLE "+db.Name+" NOBYPASSRLS")
+		execute(t, admin, `ALTER ROLE `+db.Name+` NOBYPASSRLS`)
+	})
+	t.Run("an owner on whom they are not forced", func(t *testing.T) {
+		execute(t, admin, `ALTER TABLE undolog.effect NO FORCE ROW LEVEL SECURITY`)
+		refused(t, db.URL, "ALTER TABLE undolog.effect ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY")
+		execute(t, admin, `ALTER TABLE undolog.effect FORCE ROW LEVEL SECURITY`)
+	})
+	t.Run("a server that forgets what it has confirmed", func(t *testing.T) {
+		execute(t, admin, `ALTER ROLE `+db.Name+` SET synchronous_commit = off`)
+		refused(t, db.URL, "SET synchronous_commit = on")
+		execute(t, admin, `ALTER ROLE `+db.Name+` RESET synchronous_commit`)
+	})
+	t.Run("another isolation", func(t *testing.T) {
+		execute(t, admin, `ALTER ROLE `+db.Name+` SET default_transaction_isolation = 'serializable'`)
+		refused(t, db.URL, "SET default_transaction_isolation = 'read committed'")
+		execute(t, admin, `ALTER ROLE `+db.Name+` RESET default_transaction_isolation`)
+	})
+	open(t, db.URL, nil)
+}
+
+func TestSchema_RowsAreFinal(t *testing.T) {
+	db := pgtest.New(t)
+	d := open(t, db.URL, nil)
+	claim := claimed(t, d, keyed(t, "default", "k"))
+	if _, err := d.Append(t.Context(), "default", commit(claim)); err != nil {
+		t.Fatal(err)
+	}
+	conn := connect(t, db.URL)
+	execute(t, conn, `SELECT set_config('undolog.tenant', 'default', false)`)
+	for _, sql := range []string{
+		`UPDATE undolog.effect SET tool = 'other'`,
+		`UPDATE undolog.effect SET arguments = 'x'`,
+		`UPDATE undolog.transition SET state = 'failed'`,
+		`UPDATE undolog.transition SET answer = 'x'`,
+	} {
+		if _, err := conn.Exec(t.Context(), sql); err == nil {
+			t.Errorf("%s: it was done", sql)
+		}
+	}
+	assertHistory(t, d, claim, effect.StateClaimed, effect.StateCommitted)
+}
