@@ -42,6 +42,10 @@ type Driver interface {
 	// Tools returns the last known definition of each tool of a server.
 	Tools(ctx context.Context, tenant, server string) ([]Tool, error)
 
+	// Prune takes away the arguments and answers, and nothing else, of effects that were settled before that
+	// time; it returns how many lost something. It may be many transactions.
+	Prune(ctx context.Context, before time.Time) (int64, error)
+
 	// Beat renews the owner's heartbeat until now+ttl. End removes it: its open claims are in doubt at once.
 	Beat(ctx context.Context, owner string, ttl time.Duration) error
 	End(ctx context.Context, owner string) error
@@ -104,6 +108,9 @@ type Filter struct {
 	States []effect.State
 	Since  time.Time
 	Before int64 // Seq below this; zero: from the newest
-	After  int64 // Seq above this, for following; zero: none
-	Limit  int   // defaults to 100
+	After  int64 // Seq above this, for following: Ordered then; zero: none
+	// Ordered leaves out the newest effects for as long as a write that is under way may still come before
+	// them: what it selects is always preceded by the same effects.
+	Ordered bool
+	Limit   int // defaults to 100
 }

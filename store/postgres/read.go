@@ -98,7 +98,10 @@ func conditions(f *store.Filter, now pgtype.Timestamptz) (string, []any) {
 		add(`e.seq < $%d`, f.Before)
 	}
 	if f.After > 0 {
-		add(`e.seq > $%d AND e.seq < `+settledSeq, f.After)
+		add(`e.seq > $%d`, f.After)
+	}
+	if f.After > 0 || f.Ordered {
+		where = append(where, `e.seq < `+settledSeq)
 	}
 	if len(f.States) > 0 {
 		states := make([]string, len(f.States))
@@ -157,6 +160,7 @@ func readMoves(id string, into *[]effect.Transition) func(pgx.Rows) error {
 			if err != nil {
 				return err
 			}
+			m.Answer = store.Unpruned(m.Answer, m.At)
 			m.At, m.LeaseUntil, m.TimeoutAt = m.At.UTC(), fromTimestamp(lease), fromTimestamp(timeout)
 			for _, s := range []*string{&m.Owner, &m.By, &m.Reason, &m.Continuation} {
 				*s = untext(*s)

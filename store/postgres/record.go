@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/store"
 )
 
 // recordColumns and recordTables read an effect with its last transition, its owner's heartbeat, its
@@ -87,6 +88,7 @@ func scanRecord(rows pgx.Rows, more ...any) (found, error) {
 	r.LeaseUntil, r.TimeoutAt = fromTimestamp(leaseUntil), fromTimestamp(timeoutAt)
 	r.OwnerUntil = fromTimestamp(ownerUntil)
 	m.apply(&r)
+	r.Answer = store.Unpruned(r.Answer, r.ChangedAt)
 	untextRecord(&r)
 	if !m.ordinal.Valid {
 		begun = id // an effect is named by the Begin that inserted it

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"os"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -19,7 +20,55 @@ import (
 var migrations embed.FS
 
 // schemaVersion is the version this program reads and writes: the number of its newest migration.
-const schemaVersion = 1
+const schemaVersion = 2
+
+// Migration is one step of the schema.
+type Migration struct {
+	Version   int64
+	Name      string
+	Applied   bool
+	AppliedAt time.Time
+}
+
+// Status tells which migrations were applied to the file, oldest first. It changes nothing; a file that is
+// not there is fs.ErrNotExist.
+func Status(ctx context.Context, path string) ([]Migration, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("read migrations of log: %w", err)
+	}
+	steps, err := newDriver(path, nil).steps(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read migrations of log %s: %w", path, explain(err))
+	}
+	return steps, nil
+}
+
+func (d *Driver) steps(ctx context.Context) (steps []Migration, err error) {
+	version, err := d.fileVersion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	db, err := sql.Open("sqlite", d.dsn("query_only(1)"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	provider, err := newProvider(db)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range provider.ListSources() {
+		step := Migration{Version: s.Version, Name: s.Path, Applied: s.Version <= version}
+		if step.Applied {
+			err := db.QueryRowContext(ctx, `SELECT tstamp FROM goose_db_version WHERE version_id = ?`, s.Version).Scan(&step.AppliedAt)
+			if err != nil {
+				return nil, err
+			}
+		}
+		steps = append(steps, step)
+	}
+	return steps, nil
+}
 
 // migrate brings the file to this program's schema. It looks without a lock first, since nearly always
 // there is nothing to do; a migration runs under SQLite's exclusive lock, and whoever loses the race for
@@ -96,14 +145,18 @@ func (d *Driver) runMigrations(ctx context.Context) (err error) {
 	if _, err := db.ExecContext(ctx, `BEGIN EXCLUSIVE; COMMIT`); err != nil {
 		return err
 	}
-	files, err := fs.Sub(migrations, "migration")
-	if err != nil {
-		return err
-	}
-	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true))
+	provider, err := newProvider(db)
 	if err != nil {
 		return err
 	}
 	_, err = provider.Up(ctx)
 	return err
+}
+
+func newProvider(db *sql.DB) (*goose.Provider, error) {
+	files, err := fs.Sub(migrations, "migration")
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true))
 }

@@ -141,6 +141,7 @@ func transitions(q queryer, tenant, id string) (moves []effect.Transition, err e
 		if err != nil {
 			return nil, err
 		}
+		m.Answer = store.Unpruned(m.Answer, fromMicros(at))
 		m.At, m.LeaseUntil, m.TimeoutAt = fromMicros(at), fromNullMicros(lease), fromNullMicros(timeout)
 		moves = append(moves, m)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/store"
 )
 
 // selectRecord reads an effect with its last transition, its owner's heartbeat and its delivery. The
@@ -67,6 +68,7 @@ func all(q queryer, query string, args ...any) (records []*effect.Record, err er
 		if err := fillAnswer(q, r); err != nil {
 			return nil, err
 		}
+		r.Answer = store.Unpruned(r.Answer, r.ChangedAt)
 	}
 	return records, nil
 }

@@ -49,7 +49,8 @@ CREATE TABLE undolog.owner (
 
 -- caller is a hash of tenant, principal and server; NULL for reads. run_hash is one of the run, which is the
 -- caller's to name and of any length; NULL without one. The first transition, ordinal 0 and
--- attempt 1, is part of the row: a whole call is two rows. arguments becomes NULL when it is pruned.
+-- attempt 1, is part of the row: a whole call is two rows. arguments
+-- becomes empty, which no JSON is, when it is pruned.
 CREATE TABLE undolog.effect (
   id               uuid        PRIMARY KEY,
   seq              bigint      NOT NULL,
@@ -80,7 +81,7 @@ CREATE TABLE undolog.effect (
   lookalike_of     text        NOT NULL,
   state            undolog.state NOT NULL CHECK (state IN ('claimed', 'awaiting_approval')),
   owner            text        NOT NULL,
-  arguments        bytea,
+  arguments        bytea       NOT NULL,
   -- Reads and calls of nobody are recorded, and match nothing.
   CHECK ((signature IS NULL) = (tier = 'read' OR rule = 'none')),
   CHECK ((caller IS NULL) = (tier = 'read')),
@@ -103,7 +104,7 @@ CREATE INDEX effect_runs ON undolog.effect (run_hash, seq) WHERE run_hash IS NOT
 -- position and caller are set where a new attempt is claimed: its place among all that was begun. begun
 -- names the Begin that made a claim, so that it knows its own when its commit was not answered. There is no
 -- foreign key: checking it would lock, and so write, the effect's row with every move; who inserts has
--- read the row, and effects are never deleted. answer becomes NULL when it is pruned.
+-- read the row, and effects are never deleted. answer becomes empty when it is pruned.
 CREATE TABLE undolog.transition (
   effect       uuid        NOT NULL,
   ordinal      integer     NOT NULL CHECK (ordinal >= 1),
@@ -123,7 +124,7 @@ CREATE TABLE undolog.transition (
   continuation text        NOT NULL,
   answer_kind  text        NOT NULL CHECK (answer_kind IN ('', 'result', 'error')),
   answer       bytea,
-  CHECK (answer IS NULL OR answer_kind <> ''),
+  CHECK ((answer IS NULL) = (answer_kind = '')),
   PRIMARY KEY (effect, ordinal)
 );
 
@@ -180,7 +181,7 @@ CREATE TABLE undolog.tool (
 -- +goose StatementBegin
 CREATE FUNCTION undolog.effect_is_final() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  OLD.arguments := NULL;
+  OLD.arguments := '';
   IF NEW IS DISTINCT FROM OLD THEN
     RAISE EXCEPTION 'effects are never updated';
   END IF;
@@ -191,7 +192,7 @@ $$;
 -- +goose StatementBegin
 CREATE FUNCTION undolog.transition_is_final() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  OLD.answer := NULL;
+  OLD.answer := CASE WHEN OLD.answer IS NOT NULL THEN ''::bytea END;
   IF NEW IS DISTINCT FROM OLD THEN
     RAISE EXCEPTION 'transitions are never updated';
   END IF;
