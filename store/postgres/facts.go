@@ -28,15 +28,28 @@ const openGrant = `
 	   ORDER BY v.seq DESC
 	   LIMIT 1)`
 
-// selectLatest reads the newest generation of a call, or the effect that this Begin has inserted. Whether a
-// round was asked for and whether the caller has begun another write on the server since the last attempt
-// was begun is asked only where it can matter.
-const selectLatest = `
-	SELECT ` + recordColumns + `, COALESCE($4::timestamptz, now()),` + openGrant + `,
-	  CASE WHEN $3::text <> '' AND t.state = 'waiting' AND t.continuation <> $3 THEN
-	    EXISTS (SELECT FROM undolog.transition w WHERE w.effect = e.id AND w.continuation = $3)
-	  ELSE true END,
-	  CASE WHEN e.rule = 'window' AND t.effect IS NOT NULL AND t.state NOT IN ('claimed', 'waiting', 'in_doubt', 'awaiting_approval') THEN
+// selectLatest reads the newest generation of a call, or the effect that this Begin has inserted. What more
+// is asked depends on the call, and is spared the others.
+const (
+	selectLatest = `
+	SELECT ` + recordColumns + `,` + openGrant
+	fromLatest = `
+	FROM (
+	  SELECT * FROM undolog.effect WHERE signature = $1
+	  UNION ALL
+	  SELECT * FROM undolog.effect WHERE id = $2 AND $1::bytea IS NULL
+	  ORDER BY generation DESC
+	  LIMIT 1) e` + recordTables
+
+	// Whether a waiting call was ever asked to go on with that round.
+	askedFor = `,
+	  t.state <> 'waiting' OR t.continuation = $3::text
+	  OR EXISTS (SELECT FROM undolog.transition w WHERE w.effect = e.id AND w.continuation = $3)`
+
+	// Whether the caller of a settled call has begun another write on its server since the last attempt was
+	// begun: a first claim has its place by seq, a later attempt by position.
+	otherWrites = `,
+	  t.state NOT IN ('claimed', 'waiting', 'in_doubt', 'awaiting_approval') AND (
 	    EXISTS (
 	      SELECT FROM undolog.effect w
 	      WHERE w.caller = e.caller AND w.seq > b.seq AND w.window_signature IS DISTINCT FROM e.window_signature
@@ -45,16 +58,36 @@ const selectLatest = `
 	      SELECT FROM undolog.transition m
 	      JOIN undolog.effect w ON w.id = m.effect
 	      WHERE m.caller = e.caller AND m.position > b.seq AND m.effect <> e.id
-	        AND w.window_signature IS DISTINCT FROM e.window_signature AND w.principal = e.principal AND w.server = e.server)
-	  ELSE false END
-	FROM (
-	  SELECT * FROM undolog.effect WHERE signature = $1
-	  UNION ALL
-	  SELECT * FROM undolog.effect WHERE id = $2 AND $1::bytea IS NULL
-	  ORDER BY generation DESC
-	  LIMIT 1) e` + recordTables + `
+	        AND w.window_signature IS DISTINCT FROM e.window_signature AND w.principal = e.principal AND w.server = e.server))`
+	lastBegun = `
 	CROSS JOIN LATERAL (
 	  SELECT GREATEST(e.seq, (SELECT MAX(position) FROM undolog.transition WHERE effect = e.id)) AS seq) b`
+)
+
+// askLatest is the statement for this call.
+func (b *begin) askLatest(f *facts) statement {
+	sql, from := selectLatest, fromLatest
+	st := statement{args: []any{blob(b.p.Identity.Signature), b.id}}
+	var asked, others pgtype.Bool // NULL while the first claim is the only move
+	more := []any{&f.grant}
+	if b.p.Continuation != "" {
+		sql += askedFor
+		st.args = append(st.args, text(b.p.Continuation))
+		more = append(more, &asked)
+	}
+	if b.p.Identity.Rule == effect.RuleWindow {
+		sql, from = sql+otherWrites, from+lastBegun
+		more = append(more, &others)
+	}
+	st.sql = sql + from
+	read := readRecord(&f.latest, more...)
+	st.read = func(rows pgx.Rows) error {
+		err := read(rows)
+		f.UnknownRound, f.OtherWrites = asked.Valid && !asked.Bool, others.Bool
+		return err
+	}
+	return st
+}
 
 // selectLookalike reads an equal call under another key or run, or none, whose effect may stand; of however
 // many made under other keys only the newest 64 are looked at.
@@ -80,16 +113,8 @@ const selectLookalike = `
 // facts gathers what effect.Decide wants to know, and no more than this call needs.
 func (b *begin) facts(ctx context.Context, s sender) (*facts, error) {
 	f := &facts{}
-	var database time.Time
-	asked := true
 	now := b.driver.clock.param()
-	statements := []statement{
-		{sql: `SELECT COALESCE($1::timestamptz, now())`, args: []any{now}, read: readTime(&database)},
-		{
-			sql: selectLatest, args: []any{blob(b.p.Identity.Signature), b.id, text(b.p.Continuation), now},
-			read: readRecord(&f.latest, &database, &f.grant, &asked, &f.OtherWrites),
-		},
-	}
+	statements := []statement{b.askLatest(f)}
 	if !b.p.Identity.Window.IsZero() && !b.p.Identity.Signature.IsZero() && !b.known {
 		statements = append(statements, statement{
 			sql:  selectLookalike,
@@ -97,11 +122,14 @@ func (b *begin) facts(ctx context.Context, s sender) (*facts, error) {
 			read: readRecord(&f.lookalike, &f.likeGrant),
 		})
 	}
-	if err := asTenant(ctx, s, b.p.Tenant(), statements...); err != nil {
+	if err := asTenantAt(ctx, s, b.p.Tenant(), &f.Now, statements...); err != nil {
 		return nil, err
 	}
-	f.Now = database.UTC()
-	f.Latest, f.Again, f.UnknownRound = f.latest.Record, f.grant.Valid, !asked
+	f.Now = f.Now.UTC()
+	if now.Valid {
+		f.Now = now.Time
+	}
+	f.Latest, f.Again = f.latest.Record, f.grant.Valid
 	if f.Latest != nil {
 		b.know(f.Latest)
 		return f, nil

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -29,13 +30,23 @@ func asTenant(ctx context.Context, s sender, tenant string, statements ...statem
 	return s.SendBatch(ctx, &b).Close()
 }
 
+// asTenantAt is asTenant, and says when it was.
+func asTenantAt(ctx context.Context, s sender, tenant string, at *time.Time, statements ...statement) error {
+	var b pgx.Batch
+	queueTenant(&b, tenant).QueryRow(func(row pgx.Row) error { return row.Scan(nil, nil, nil, at) })
+	for _, st := range statements {
+		queue(&b, st)
+	}
+	return s.SendBatch(ctx, &b).Close()
+}
+
 // queueTenant says whose rows the statements that follow see and write, and how they are planned: once, and
 // with indexes, whatever the statistics of a table that was empty a moment ago make of it. All of it holds
 // until the transaction ends.
-func queueTenant(b *pgx.Batch, tenant string) {
-	b.Queue(`
+func queueTenant(b *pgx.Batch, tenant string) *pgx.QueuedQuery {
+	return b.Queue(`
 		SELECT set_config('undolog.tenant', $1, true), set_config('plan_cache_mode', 'force_generic_plan', true),
-		       set_config('enable_seqscan', 'off', true)`, text(tenant))
+		       set_config('enable_seqscan', 'off', true), now()`, text(tenant))
 }
 
 func queue(b *pgx.Batch, st statement) {
