@@ -1,0 +1,132 @@
+package chaos_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/undolog/undolog/chain"
+	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/effectchain"
+	"github.com/undolog/undolog/effectinterceptor"
+	"github.com/undolog/undolog/interceptors"
+	"github.com/undolog/undolog/store"
+	"github.com/undolog/undolog/store/postgres"
+)
+
+// The window is longer than any run of these tests: an equal call is the same call.
+const policyFile = `
+version: 1
+tools:
+  - {tool: charge, tier: irreversible, approve: never, repeat: replay, window: 2d}
+`
+
+// replica is one of several processes on one log, but for the process.
+type replica struct {
+	log   *store.Log
+	chain *chain.Chain
+}
+
+// beat is how long a claim outlives a replica: short, so that claims run out in a stop.
+const beat = 2 * time.Second
+
+func newReplica(t *testing.T, address string, opts *postgres.Options) *replica {
+	t.Helper()
+	driver, err := postgres.Open(t.Context(), address, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := store.Open(driver, &store.Options{TTL: beat})
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, err := effect.ParsePolicy("policy.yaml", []byte(policyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ei := effectinterceptor.New(log, &effectinterceptor.Options{Policy: policy, Delivery: true, JoinWait: 10 * time.Second})
+	c, err := effectchain.New(ei, &effectchain.Options{Server: "payments"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(c.Drain(context.Background()), log.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &replica{log, c}
+}
+
+// told is what one call came to.
+type told struct {
+	n       int
+	outcome string           // charged, refused, or why there is no answer
+	charge  string           // the id that the tool gave, when it was charged
+	end     chain.AnswerKind // of this call's own dispatch; empty when there was none
+}
+
+// The outcomes of calls that have an answer of the tool; all others are the interceptors' words.
+const (
+	wasCharged = "charged"
+	wasRefused = "refused"
+)
+
+// charge makes call number n: an even one under a key, an odd one as it is.
+func (r *replica) charge(ctx context.Context, n int, tl *tool) told {
+	meta := ""
+	if n%2 == 0 {
+		meta = fmt.Sprintf(`,"_meta":{"idempotencyKey":"k%d"}`, n)
+	}
+	got := told{n: n}
+	up := tl.call(n)
+	reply := r.chain.Do(ctx, &chain.Request{
+		Event:     "tools/call",
+		Params:    fmt.Appendf(nil, `{"name":"charge","arguments":{"n":%d}%s}`, n, meta),
+		Principal: &interceptors.Principal{Type: "service", ID: "agent:a"},
+	}, func(ctx context.Context, params json.RawMessage) chain.Answer {
+		a := up(ctx, params)
+		got.end = a.Kind
+		return a
+	})
+	reply.Delivered(n%4 == 0) // a delivered call under no key may be made again
+	got.outcome, got.charge = read(reply)
+	return got
+}
+
+func read(reply *chain.Reply) (outcome, charge string) {
+	var result struct {
+		Content []struct{ Text string }
+	}
+	if err := json.Unmarshal(reply.Result, &result); err == nil && len(result.Content) > 0 {
+		return wasCharged, result.Content[0].Text
+	}
+	var e struct {
+		Code int
+		Data struct {
+			Effect struct{ Outcome string } `json:"dev.undolog/effect"`
+		}
+	}
+	if err := json.Unmarshal(reply.Error, &e); err != nil {
+		return "unreadable: " + string(reply.Result) + string(reply.Error), ""
+	}
+	if o := e.Data.Effect.Outcome; e.Code == -32602 && (o == "" || o == "replay") {
+		return wasRefused, ""
+	}
+	return e.Data.Effect.Outcome, ""
+}
+
+func withParameter(t *testing.T, address, name, value string) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set(name, value)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
