@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -74,13 +75,18 @@ func (a *agents) close() error {
 	return errors.Join(errs...)
 }
 
-// freeAddress is one at which nobody listens.
+// freeAddress is one at which nobody listens. Its port is below those that systems give out by themselves:
+// one of those would soon be somebody else's.
 func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	var last error
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000)))
+		if err == nil {
+			return l.Addr().String(), l.Close()
+		}
+		last = err
 	}
-	return l.Addr().String(), l.Close()
+	return "", fmt.Errorf("find a free address: %w", last)
 }
 
 // server is an engine that serves agents over HTTP.
