@@ -9,17 +9,23 @@ import (
 	"github.com/undolog/undolog/internal/pgcluster"
 )
 
+// sharedCluster is the server of this process's tests, where no other is named. It is stopped and removed
+// when this process has ended, or nothing refers to it any more.
+var sharedCluster = sync.OnceValues(func() (*pgcluster.Cluster, error) {
+	return pgcluster.New(context.Background(), nil)
+})
+
 // sharedServer is the address of the server of this process's tests.
-var sharedServer = sync.OnceValues(func() (string, error) {
+func sharedServer() (string, error) {
 	if url := os.Getenv("UNDOLOG_TEST_POSTGRES"); url != "" {
 		return url, nil
 	}
-	cluster, err := pgcluster.New(context.Background(), nil)
+	cluster, err := sharedCluster()
 	if err != nil {
 		return "", err
 	}
-	return cluster.URL(), nil // it is stopped and removed when this process has ended
-})
+	return cluster.URL(), nil
+}
 
 // New makes a fresh, empty database on the server of the process's tests, owned by a role of its own that
 // is no superuser. It is dropped when the test has ended.
