@@ -27,7 +27,7 @@ from the record. It is for a repeat that is meant. An effect in doubt is settled
 			return withLog(cmd, func(log *store.Log) error {
 				p := store.AgainParams{Tenant: tenantFlag(cmd), ID: args[0], By: person, Reason: reason}
 				if err := log.Again(cmd.Context(), p); err != nil {
-					return notAgain(notThere(cmd, args[0], err))
+					return notAgain(notThere(cmd, args[0], err), log.Now())
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "the next call equal to effect %s runs, once\n", args[0])
 				return nil

@@ -19,18 +19,19 @@ type follower struct {
 	log    *store.Log
 	states []effect.State
 	next   store.Filter            // the effects that are newer than those seen
+	ahead  map[string]bool         // by id: printed already, and yet to come as news
 	open   map[string]effect.State // by id
 }
 
-// follow prints a list, oldest first, and then what the filter selects of the news until ctx ends.
-func follow(ctx context.Context, log *store.Log, filter *store.Filter, list []*effect.Record, p *logPrinter) error {
-	f := &follower{log: log, states: filter.States, next: *filter, open: map[string]effect.State{}}
-	f.next.States, f.next.Since, f.next.Limit = nil, time.Time{}, 1000
-	slices.Reverse(list)
-	if err := p.print(list); err != nil {
+// follow prints what the filter selects, oldest first, and then what it selects of the news until ctx ends.
+func follow(ctx context.Context, log *store.Log, filter *store.Filter, p *logPrinter) error {
+	f := &follower{log: log, states: filter.States, next: *filter, ahead: map[string]bool{}, open: map[string]effect.State{}}
+	f.next.States, f.next.Since, f.next.Limit, f.next.Ordered = nil, time.Time{}, 1000, true
+	list, err := f.begin(ctx, filter)
+	if err != nil {
 		return err
 	}
-	if err := f.begin(ctx, list); err != nil {
+	if err := p.print(list); err != nil {
 		return err
 	}
 	tick := time.NewTicker(followEvery)
@@ -54,25 +55,31 @@ func follow(ctx context.Context, log *store.Log, filter *store.Filter, list []*e
 	}
 }
 
-// begin takes what was printed for seen; when nothing was, whatever the log has now.
-func (f *follower) begin(ctx context.Context, printed []*effect.Record) error {
-	f.see(printed)
-	if f.next.After > 0 {
-		return nil
+// begin takes its place in the log, and then lists what is there by then, oldest first: what is written in
+// between is in both.
+func (f *follower) begin(ctx context.Context, filter *store.Filter) ([]*effect.Record, error) {
+	last, err := f.log.List(ctx, &store.Filter{Tenant: f.next.Tenant, Limit: 1, Ordered: true})
+	if err != nil {
+		return nil, err
 	}
-	newest, err := f.log.List(ctx, &store.Filter{Tenant: f.next.Tenant, Limit: 1})
-	f.see(newest)
-	return err
+	for _, r := range last {
+		f.next.After = r.Seq
+	}
+	list, err := newest(ctx, f.log, filter)
+	slices.Reverse(list)
+	for _, r := range list {
+		f.ahead[r.ID] = r.Seq > f.next.After
+		f.watch(r)
+	}
+	return list, err
 }
 
-func (f *follower) see(list []*effect.Record) {
-	for _, r := range list {
-		f.next.After = max(f.next.After, r.Seq)
-		if state := r.StateAt(time.Now()); state.IsOpen() {
-			f.open[r.ID] = state
-		} else {
-			delete(f.open, r.ID)
-		}
+// watch remembers an effect for as long as it is open.
+func (f *follower) watch(r *effect.Record) {
+	if state := r.StateAt(f.log.Now()); state.IsOpen() {
+		f.open[r.ID] = state
+	} else {
+		delete(f.open, r.ID)
 	}
 }
 
@@ -81,17 +88,23 @@ func (f *follower) news(ctx context.Context) ([]*effect.Record, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, r := range news {
+		f.next.After = max(f.next.After, r.Seq)
+	}
 	slices.Reverse(news)
+	news = slices.DeleteFunc(news, func(r *effect.Record) bool { return f.ahead[r.ID] })
 	for _, id := range slices.Sorted(maps.Keys(f.open)) {
 		shown, err := f.log.Show(ctx, f.next.Tenant, id)
 		if err != nil {
 			return nil, err
 		}
-		if shown.Record.StateAt(time.Now()) != f.open[id] {
+		if shown.Record.StateAt(f.log.Now()) != f.open[id] {
 			news = append(news, shown.Record)
 		}
 	}
-	f.see(news)
+	for _, r := range news {
+		f.watch(r)
+	}
 	return news, nil
 }
 
@@ -100,6 +113,6 @@ func (f *follower) selected(list []*effect.Record) []*effect.Record {
 	if len(f.states) == 0 {
 		return list
 	}
-	now := time.Now()
+	now := f.log.Now()
 	return slices.DeleteFunc(list, func(r *effect.Record) bool { return !slices.Contains(f.states, r.StateAt(now)) })
 }

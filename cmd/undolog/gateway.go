@@ -17,7 +17,6 @@ import (
 
 	"github.com/undolog/undolog/chain"
 	"github.com/undolog/undolog/chainfile"
-	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/effectinterceptor"
 	"github.com/undolog/undolog/gateway"
 	"github.com/undolog/undolog/hosts"
@@ -25,13 +24,14 @@ import (
 )
 
 type gatewayFlags struct {
-	upstream, listen, tokens  string
-	headers                   []string
-	policy, name, principal   string
-	chain                     string
-	scrub                     bool
-	drain, heartbeat, joining time.Duration
-	maxResult                 string
+	serverFlags
+	upstream        string
+	headers         []string
+	name, principal string
+	chain           string
+	scrub           bool
+	drain           time.Duration
+	maxResult       string
 }
 
 func gatewayCommand() *cobra.Command {
@@ -54,19 +54,18 @@ what is safe to repeat is taken from the server's own annotations.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return runGateway(cmd, args, &f) },
 	}
 	mayMeanServer(cmd)
+	f.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.upstream, "upstream", "", "URL of a Streamable HTTP server, in place of a command")
 	flags.StringArrayVar(&f.headers, "header", nil, "NAME=env:VAR: header for an HTTP upstream, its value from the environment")
 	flags.StringVar(&f.listen, "http", "", "serve agents on Streamable HTTP at this address, in place of standard input and output")
 	flags.StringVar(&f.tokens, "tokens", "", "file with the bearer tokens of HTTP agents: a YAML list of {token, tenant, principal}; needed beyond loopback")
-	flags.StringVar(&f.policy, "policy", "", "policy file (see \"undolog policy\")")
 	flags.StringVar(&f.chain, "chain", "", "file that names interceptor hosts to ask beside UndoLog's own (see \"undolog chain\")")
 	flags.BoolVar(&f.scrub, "scrub-errors", false, "pass the server's protocol errors on without their text")
 	flags.StringVar(&f.name, "name", "", "name of the server in the log and in policies (default its own name and a hash of its command line or URL)")
 	flags.StringVar(&f.principal, "principal", "", "who calls, where no token says so (default agent:<your name>)")
 	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long calls under way are awaited when the agent leaves")
 	flags.DurationVar(&f.joining, "join-wait", 45*time.Second, "how long a call waits for the outcome of an equal one that is under way")
-	flags.DurationVar(&f.heartbeat, "heartbeat", 10*time.Second, "how long after its last sign of life a gateway's open calls count as lost")
 	flags.StringVar(&f.maxResult, "max-result", "64MB", "largest answer of the server that is passed on")
 	return cmd
 }
@@ -79,38 +78,25 @@ func (f *gatewayFlags) check(args []string) error {
 		return usagef("--upstream and a command are two servers: give one")
 	case len(f.headers) > 0 && f.upstream == "":
 		return usagef("--header is for --upstream")
-	case f.tokens != "" && f.listen == "":
-		return usagef("--tokens is for --http")
-	case f.heartbeat < 200*time.Millisecond:
-		return usagef("--heartbeat %s: want at least 200ms", f.heartbeat)
-	case f.joining < 0 || f.drain < 0:
-		return usagef("--join-wait and --drain cannot be negative")
+	case f.drain < 0:
+		return usagef("--drain cannot be negative")
 	case f.upstream != "" && !isEndpoint(f.upstream):
 		return usagef("--upstream %s: want http://HOST/PATH or https://HOST/PATH", f.upstream)
-	case f.listen != "":
-		return checkListen(f.listen, f.tokens)
 	}
-	return nil
+	return f.serverFlags.check()
 }
 
 func runGateway(cmd *cobra.Command, args []string, f *gatewayFlags) (err error) {
 	if err := f.check(args); err != nil {
 		return err
 	}
-	logger, err := newLogger(cmd)
+	k, err := f.open(cmd)
 	if err != nil {
 		return err
 	}
-	policy, err := loadPolicy(f.policy)
-	if err != nil {
-		return err
-	}
-	log, path, err := openLog(cmd, logger, f.heartbeat)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, log.Close()) }()
-	ei := effectinterceptor.New(log, &effectinterceptor.Options{
+	defer func() { err = errors.Join(err, k.close()) }()
+	policy, logger := k.policy, k.logger
+	ei := effectinterceptor.New(k.log.Log, &effectinterceptor.Options{
 		Policy: policy, Trust: func(string) bool { return policy == nil }, Delivery: true,
 		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: logger,
 	})
@@ -124,7 +110,7 @@ func runGateway(cmd *cobra.Command, args []string, f *gatewayFlags) (err error) 
 	}
 	defer chainfile.Close(others)
 	defer drain(opts.Chain, logger)
-	announce(cmd, path, policy, f)
+	announce(cmd, k, f)
 	if f.listen != "" {
 		return f.serveHTTP(cmd, gateway.New(opts), logger)
 	}
@@ -261,15 +247,15 @@ func parseHeaders(specs []string) (http.Header, error) {
 }
 
 // announce says at start what is promised and what is not.
-func announce(cmd *cobra.Command, path string, policy *effect.Policy, f *gatewayFlags) {
+func announce(cmd *cobra.Command, k *kept, f *gatewayFlags) {
 	w := cmd.ErrOrStderr()
-	if policy != nil {
-		fmt.Fprintf(w, "undolog: policy %s; effects in %s\n", f.policy, path)
-		for _, warning := range policy.Warnings() {
+	if k.policy != nil {
+		fmt.Fprintf(w, "undolog: policy %s; effects in %s\n", f.policy, k.log.place)
+		for _, warning := range k.policy.Warnings() {
 			fmt.Fprintln(w, "undolog: "+warning)
 		}
 		return
 	}
 	fmt.Fprintf(w, "undolog: no policy file (begin one with \"undolog policy init\"): nothing asks for approval; "+
-		"a call whose answer never arrived is answered from the record, a repeat of an answered one runs; effects in %s\n", path)
+		"a call whose answer never arrived is answered from the record, a repeat of an answered one runs; effects in %s\n", k.log.place)
 }

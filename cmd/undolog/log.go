@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -60,14 +61,13 @@ func runLog(cmd *cobra.Command, f *logFlags) error {
 		with = withAnyLog
 	}
 	return with(cmd, func(log *store.Log) error {
-		list, err := log.List(cmd.Context(), filter)
+		p := newLogPrinter(cmd.OutOrStdout(), f.json, log.Now)
+		if f.follow {
+			return follow(cmd.Context(), log, filter, p)
+		}
+		list, err := newest(cmd.Context(), log, filter)
 		if err != nil {
 			return err
-		}
-		slices.SortStableFunc(list, laterFirst)
-		p := newLogPrinter(cmd.OutOrStdout(), f.json)
-		if f.follow {
-			return follow(cmd.Context(), log, filter, list, p)
 		}
 		if len(list) == 0 && !f.json {
 			return noEffects(cmd)
@@ -76,13 +76,20 @@ func runLog(cmd *cobra.Command, f *logFlags) error {
 	})
 }
 
+// newest lists effects, the one that was begun last first.
+func newest(ctx context.Context, log *store.Log, filter *store.Filter) ([]*effect.Record, error) {
+	list, err := log.List(ctx, filter)
+	slices.SortStableFunc(list, laterFirst)
+	return list, err
+}
+
 // noEffects also says in which log, since that is the usual reason.
 func noEffects(cmd *cobra.Command) error {
-	path, err := dbPath(cmd)
+	place, err := logPlace(cmd)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "no effects of tenant %s in %s match\n", tenantFlag(cmd), path)
+	fmt.Fprintf(cmd.ErrOrStderr(), "no effects of tenant %s in %s match\n", tenantFlag(cmd), place)
 	return nil
 }
 
@@ -153,12 +160,13 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 type logPrinter struct {
 	out   io.Writer
 	json  bool
+	now   func() time.Time // the log's clock
 	table *columns
 }
 
-func newLogPrinter(out io.Writer, asJSON bool) *logPrinter {
+func newLogPrinter(out io.Writer, asJSON bool, now func() time.Time) *logPrinter {
 	p := paletteFor(out)
-	return &logPrinter{out: out, json: asJSON, table: &columns{
+	return &logPrinter{out: out, json: asJSON, now: now, table: &columns{
 		out:   out,
 		heads: []string{"BEGUN", "STATE", "ANSWER", "TIER", "SERVER", "TOOL", "IDENTITY", "WHO", "ARGUMENTS", "ID"},
 		spare: []string{"IDENTITY", "TIER", "WHO", "SERVER", "ARGUMENTS", "ANSWER", "BEGUN"},
@@ -174,7 +182,7 @@ func newLogPrinter(out io.Writer, asJSON bool) *logPrinter {
 }
 
 func (p *logPrinter) print(list []*effect.Record) error {
-	now := time.Now()
+	now := p.now()
 	var rows [][]string
 	for _, r := range list {
 		if p.json {

@@ -25,6 +25,7 @@ const (
 	exitUsage    = 2
 	exitNotFound = 3
 	exitConflict = 4
+	exitSchema   = 5
 )
 
 func main() {
@@ -71,6 +72,8 @@ func exitCode(err error) int {
 		return exitNotFound
 	case errors.As(err, &conflict):
 		return exitConflict
+	case errors.Is(err, store.ErrSchema):
+		return exitSchema
 	}
 	return exitFailed
 }
@@ -94,14 +97,14 @@ Put "undolog gateway --" in front of the MCP server that you already use, and ch
 		return usagef("%w; see %q", err, cmd.CommandPath()+" --help")
 	})
 	flags := root.PersistentFlags()
-	flags.String("db", "", `effect log: a SQLite file (default $UNDOLOG_DB, else undolog/undolog.db in the user's state directory)`)
+	flags.String("db", "", `effect log: a SQLite file, or postgres://ROLE@HOST/DATABASE (default $UNDOLOG_DB, else undolog/undolog.db in the user's state directory); see "undolog help db"`)
 	flags.String("tenant", "default", "tenant whose effects are meant")
 	flags.String("log-level", "warn", "what goes to standard error: debug, info, warn or error")
 	completeWords(root, "log-level", "debug", "info", "warn", "error")
 	root.AddCommand(
 		gatewayCommand(), serveCommand(),
 		logCommand(), showCommand(), pendingCommand(), resolveCommand(), againCommand(),
-		policyCommand(), chainCommand(), conformanceCommand(), versionCommand(), exitCodesTopic(),
+		policyCommand(), chainCommand(), migrateCommand(), conformanceCommand(), versionCommand(), dbTopic(), exitCodesTopic(),
 	)
 	return root
 }
@@ -117,7 +120,34 @@ func exitCodesTopic() *cobra.Command {
   1  it failed; the message says what and what to do
   2  the command line cannot be carried out as written
   3  there is no such effect
-  4  the effect stands elsewhere than the command needs, nothing was changed`,
+  4  the effect stands elsewhere than the command needs, nothing was changed
+  5  the log's schema is another version's, or it has none yet: "undolog migrate up", or a newer undolog`,
+	}
+}
+
+// dbTopic is a help topic, not a command.
+func dbTopic() *cobra.Command {
+	return &cobra.Command{
+		Use:   "db",
+		Short: "Where the effect log is kept",
+		Long: `The effect log is kept in a SQLite file, for the processes of one machine, or in a PostgreSQL database
+(15 or newer), for any number of replicas. --db names it, else $UNDOLOG_DB.
+
+  undolog.db                                    a file, made with mode 0600 where there is none
+  postgres://undolog@db.example/undolog         a database; the password from PGPASSWORD or ~/.pgpass
+  postgres://undolog:SECRET@db.example/undolog?sslmode=verify-full
+
+In UNDOLOG_DB a URL with a password is seen by no other user, and not by the servers that a gateway
+starts; on the command line it is seen by everybody on the machine. Parameters of the URL are libpq's
+(sslmode, sslrootcert, connect_timeout, target_session_attrs, …) and
+
+  pool_max_conns           connections that one process has at the most (default 16; 2 are enough for it to
+                           work: none is held while a tool runs)
+  pool_max_conn_lifetime   how long one is used (default 1h)
+  default_query_exec_mode  exec, where PgBouncer shares connections by transaction; found out without it
+
+The role must be no superuser and must not bypass row-level security: it keeps the tenants apart. It owns
+the database, or has been granted what docs/postgres.md lists.`,
 	}
 }
 

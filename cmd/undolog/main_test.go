@@ -22,7 +22,7 @@ func said(t *testing.T, args ...string) (string, int) {
 	t.Helper()
 	var out lockedBuffer
 	code := run(t.Context(), args, strings.NewReader(""), &out, &out)
-	return out.b.String(), code
+	return out.String(), code
 }
 
 // lockedBuffer takes what a command says and, beside it, the programs that it has started.
@@ -35,6 +35,12 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }
 
 func TestRun_refusalsSayWhatToDo(t *testing.T) {

@@ -26,7 +26,7 @@ func pendingCommand() *cobra.Command {
 				if len(list) == 0 && !asJSON {
 					fmt.Fprintln(cmd.OutOrStdout(), "nothing is pending")
 				}
-				return newLogPrinter(cmd.OutOrStdout(), asJSON).print(list)
+				return newLogPrinter(cmd.OutOrStdout(), asJSON, log.Now).print(list)
 			})
 		},
 	}

@@ -54,7 +54,7 @@ func runResolve(cmd *cobra.Command, id string, f *resolveFlags) error {
 	return withLog(cmd, func(log *store.Log) error {
 		r, err := log.Resolve(cmd.Context(), *p)
 		if err != nil {
-			return notResolved(notThere(cmd, id, err))
+			return notResolved(notThere(cmd, id, err), log.Now())
 		}
 		next := "the same call sent again is answered from the record"
 		if p.To == effect.StateFailed {

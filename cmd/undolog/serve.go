@@ -18,9 +18,8 @@ import (
 )
 
 type serveFlags struct {
-	listen, tokens, policy string
-	stdio, strict, trust   bool
-	joining, heartbeat     time.Duration
+	serverFlags
+	stdio, strict, trust bool
 }
 
 func serveCommand() *cobra.Command {
@@ -40,52 +39,38 @@ ends in doubt when the claim's lease is over (policy: lease).`,
 		Args: exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return runServe(cmd, &f) },
 	}
+	f.add(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&f.stdio, "stdio", false, "serve on standard input and output")
 	flags.StringVar(&f.listen, "http", "", "serve on Streamable HTTP at this address")
 	flags.StringVar(&f.tokens, "tokens", "", "file with the bearer tokens of invokers: a YAML list of {token, tenant, principal}; needed beyond loopback")
-	flags.StringVar(&f.policy, "policy", "", "policy file (see \"undolog policy\")")
 	flags.BoolVar(&f.strict, "strict-wire", false, "send exactly the flat results of the fixtures, without the nested mirror that older Go engines need")
 	flags.BoolVar(&f.trust, "trust-annotations", false, "without a policy: believe the annotations of every server's tools")
 	flags.DurationVar(&f.joining, "join-wait", 20*time.Second, "how long a call waits for the outcome of an equal one that is under way")
-	flags.DurationVar(&f.heartbeat, "heartbeat", 10*time.Second, "how long after its last sign of life this process counts as gone")
 	return cmd
 }
 
 func runServe(cmd *cobra.Command, f *serveFlags) (err error) {
-	switch {
-	case f.stdio == (f.listen != ""):
+	if f.stdio == (f.listen != "") {
 		return usagef("say --stdio or --http ADDR")
-	case f.tokens != "" && f.stdio:
-		return usagef("--tokens is for --http")
 	}
-	if f.listen != "" {
-		if err := checkListen(f.listen, f.tokens); err != nil {
-			return err
-		}
+	if err := f.check(); err != nil {
+		return err
 	}
-	logger, err := newLogger(cmd)
+	k, err := f.open(cmd)
 	if err != nil {
 		return err
 	}
-	policy, err := loadPolicy(f.policy)
-	if err != nil {
-		return err
-	}
-	log, path, err := openLog(cmd, logger, f.heartbeat)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, log.Close()) }()
-	ei := effectinterceptor.New(log, &effectinterceptor.Options{
-		Policy: policy, Trust: func(string) bool { return policy == nil && f.trust },
-		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: logger,
+	defer func() { err = errors.Join(err, k.close()) }()
+	ei := effectinterceptor.New(k.log.Log, &effectinterceptor.Options{
+		Policy: k.policy, Trust: func(string) bool { return k.policy == nil && f.trust },
+		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: k.logger,
 	})
-	host := interceptors.NewServer(&interceptors.ServerOptions{Logger: logger, LegacyEnvelope: !f.strict, MaxConcurrent: 256})
+	host := interceptors.NewServer(&interceptors.ServerOptions{Logger: k.logger, LegacyEnvelope: !f.strict, MaxConcurrent: 256})
 	if err := ei.Register(host, effectinterceptor.ForeignEngine); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "undolog: interceptor server; effects in %s\n", path)
+	fmt.Fprintf(cmd.ErrOrStderr(), "undolog: interceptor server; effects in %s\n", k.log.place)
 	if f.stdio {
 		outlivePipes()
 		return serveStdio(cmd, host)

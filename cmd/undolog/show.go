@@ -55,9 +55,9 @@ as the bytes that went over the wire.`,
 					return notThere(cmd, args[0], err)
 				}
 				if asJSON {
-					return writeJSON(cmd.OutOrStdout(), showToJSON(shown))
+					return writeJSON(cmd.OutOrStdout(), showToJSON(shown, log.Now()))
 				}
-				return printEffect(cmd.OutOrStdout(), shown)
+				return printEffect(cmd.OutOrStdout(), shown, log.Now())
 			})
 		},
 	}
@@ -65,9 +65,9 @@ as the bytes that went over the wire.`,
 	return cmd
 }
 
-func showToJSON(shown *store.Shown) *showJSON {
+func showToJSON(shown *store.Shown, now time.Time) *showJSON {
 	s := &showJSON{
-		effectJSON:  toJSON(shown.Record, time.Now()),
+		effectJSON:  toJSON(shown.Record, now),
 		Transitions: make([]transitionJSON, 0, len(shown.Transitions)),
 		Events:      make([]eventJSON, 0, len(shown.Events)),
 	}
@@ -83,9 +83,8 @@ func showToJSON(shown *store.Shown) *showJSON {
 	return s
 }
 
-func printEffect(w io.Writer, shown *store.Shown) error {
+func printEffect(w io.Writer, shown *store.Shown, now time.Time) error {
 	r, p := shown.Record, paletteFor(w)
-	now := time.Now()
 	fmt.Fprintf(w, "%s  %s\n\n", p.bold("effect "+r.ID), p.state(r.StateAt(now)))
 	rows := [][]string{
 		{"tool", printable(r.Server) + " / " + printable(r.Tool)},

@@ -22,22 +22,22 @@ func (e *saidError) Unwrap() error { return e.cause }
 
 // notThere puts in words that the log has no effect of that id.
 func notThere(cmd *cobra.Command, id string, err error) error {
-	path, pathErr := dbPath(cmd)
-	if pathErr != nil || !errors.Is(err, store.ErrNotFound) {
+	place, placeErr := logPlace(cmd)
+	if placeErr != nil || !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
 	return &saidError{cause: err, text: fmt.Sprintf(
 		"tenant %s has no effect %s in %s: \"undolog log\" lists what there is; --tenant and --db name another tenant or log",
-		tenantFlag(cmd), id, path)}
+		tenantFlag(cmd), id, place)}
 }
 
 // notResolved puts in words why a person cannot settle an effect.
-func notResolved(err error) error {
+func notResolved(err error, now time.Time) error {
 	var conflict *store.ConflictError
 	if !errors.As(err, &conflict) {
 		return err
 	}
-	state := conflict.Record.StateAt(time.Now())
+	state := conflict.Record.StateAt(now)
 	text := fmt.Sprintf("effect %s is %s, and only one in doubt or waiting can be resolved: nothing was changed", conflict.ID, state)
 	switch state {
 	case effect.StateClaimed:
@@ -49,12 +49,12 @@ func notResolved(err error) error {
 }
 
 // notAgain puts in words why a call cannot be allowed once more.
-func notAgain(err error) error {
+func notAgain(err error, now time.Time) error {
 	var conflict *store.ConflictError
 	if !errors.As(err, &conflict) {
 		return err
 	}
-	state := conflict.Record.StateAt(time.Now())
+	state := conflict.Record.StateAt(now)
 	text := fmt.Sprintf("effect %s is %s: settle it first with \"undolog resolve %s\"", conflict.ID, state, conflict.ID)
 	switch {
 	case conflict.Record.Tier == effect.TierRead:

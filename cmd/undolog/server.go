@@ -1,0 +1,85 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/undolog/undolog/effect"
+)
+
+// serverFlags are those of the programs that keep effects, gateway and serve.
+type serverFlags struct {
+	listen, tokens, policy, admin string
+	joining, heartbeat, patience  time.Duration
+}
+
+func (f *serverFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.policy, "policy", "", "policy file (see \"undolog policy\")")
+	flags.StringVar(&f.admin, "admin", "", "with --http: tell health (/healthz), readiness (/readyz) and counts (/metrics) at this address, to whoever asks")
+	flags.DurationVar(&f.heartbeat, "heartbeat", 10*time.Second, "how long after its last sign of life this process's open calls count as lost")
+	flags.DurationVar(&f.patience, "db-wait", 30*time.Second, "how long a call waits for an effect log that does not answer, before it is refused")
+}
+
+func (f *serverFlags) check() error {
+	switch {
+	case f.tokens != "" && f.listen == "":
+		return usagef("--tokens is for --http")
+	case f.admin != "" && f.listen == "":
+		return usagef("--admin is for --http")
+	case f.heartbeat < 200*time.Millisecond:
+		return usagef("--heartbeat %s: want at least 200ms", f.heartbeat)
+	case f.patience < 100*time.Millisecond:
+		return usagef("--db-wait %s: want at least 100ms", f.patience)
+	case f.joining < 0:
+		return usagef("--join-wait cannot be negative")
+	case f.listen != "":
+		return checkListen(f.listen, f.tokens)
+	}
+	return nil
+}
+
+// kept is what a program that keeps effects runs on.
+type kept struct {
+	log    *openedLog
+	policy *effect.Policy
+	logger *slog.Logger
+	admin  *admin
+}
+
+// open opens the log, and tells of it at --admin.
+func (f *serverFlags) open(cmd *cobra.Command) (*kept, error) {
+	logger, err := newLogger(cmd)
+	if err != nil {
+		return nil, err
+	}
+	policy, err := loadPolicy(f.policy)
+	if err != nil {
+		return nil, err
+	}
+	log, err := openLog(cmd, logger, opening{ttl: f.heartbeat, patience: f.patience})
+	if err != nil {
+		return nil, err
+	}
+	k := &kept{log: log, policy: policy, logger: logger}
+	if err := errors.Join(log.place.keepFromServers(), k.tell(cmd, f.admin)); err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	return k, nil
+}
+
+func (k *kept) tell(cmd *cobra.Command, addr string) (err error) {
+	if addr == "" {
+		return nil
+	}
+	k.admin, err = startAdmin(cmd, addr, k.log)
+	return err
+}
+
+// close ends what open began.
+func (k *kept) close() error {
+	return errors.Join(k.admin.close(), k.log.Close())
+}
