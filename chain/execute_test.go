@@ -3,6 +3,8 @@ package chain_test
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -382,9 +384,13 @@ func TestExecute_MalformedMutationsAreFailures(t *testing.T) {
 			wantDeny(t, execute(t, c, chain.Receiving, hi), chain.StatusMutationFailed)
 
 			open := true
-			c = newChain(t, nil)
+			var log syncBuilder
+			c = newChain(t, &chain.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			use(t, c, host, &chain.HostPolicy{Overrides: map[string]chain.Override{"m": {FailOpen: &open}}})
 			wantAllow(t, execute(t, c, chain.Receiving, hi), hi)
+			if !strings.Contains(log.String(), "malformed result") {
+				t.Errorf("the operator is not told; the log says %q", log.String())
+			}
 		})
 	}
 	t.Run("another spelling of the same payload is not another payload", func(t *testing.T) {

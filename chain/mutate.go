@@ -19,6 +19,7 @@ func (r *run) mutate(ctx context.Context) bool {
 			next, o.failure = r.changeOf(e, o.result)
 			if o.failure != nil {
 				o.result = nil
+				r.noteFailure(ctx, e, o.failure)
 			}
 		}
 		rec := r.record(e, &o)

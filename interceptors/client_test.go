@@ -80,6 +80,9 @@ func TestClient_Invoke_Shapes(t *testing.T) {
 	valid := interceptors.Result{Interceptor: "i", Type: interceptors.TypeValidation, Phase: interceptors.PhaseRequest, Valid: true}
 	denied := interceptors.Result{Interceptor: "i", Type: interceptors.TypeValidation, Phase: interceptors.PhaseRequest,
 		Severity: interceptors.SeverityError, Messages: []interceptors.Message{{Message: "no", Severity: interceptors.SeverityError}}}
+	bare, unsaid := denied, denied
+	bare.Messages = nil
+	unsaid.Messages, unsaid.Severity = nil, ""
 	changed := interceptors.Result{Interceptor: "i", Type: interceptors.TypeMutation, Phase: interceptors.PhaseRequest,
 		Modified: true, Payload: json.RawMessage(`{"id":9007199254740993}`)}
 	kept := changed
@@ -100,20 +103,28 @@ func TestClient_Invoke_Shapes(t *testing.T) {
 		"nested validation":    {`{` + head + `,"type":"validation","durationMs":0,"validation":{` + no + `}}`, &denied, false},
 		"nested mutation": {`{` + head + `,"type":"mutation","mutation":{"modified":true},"payload":{"id":9007199254740993}}`,
 			&changed, false},
-		"E34 bare validation": {`{"valid":true}`, &valid, false},
-		"bare mutation":       {`{"modified":true,"payload":{"id":9007199254740993}}`, &changed, false},
+		"E34 bare validation":                         {`{"valid":true}`, &valid, false},
+		"a denial with messages that are none":        {`{` + head + `,"type":"validation","valid":false,"severity":"error","messages":"no"}`, &bare, true},
+		"a denial whose messages are texts":           {`{` + head + `,"type":"validation","valid":false,"severity":"error","messages":["no"]}`, &bare, true},
+		"a denial with other members of other types":  {`{` + head + `,"type":"validation","valid":false,"severity":"error","info":"x","durationMs":"3","suggestions":{}}`, &bare, true},
+		"a denial of a severity that is no text":      {`{` + head + `,"type":"validation","valid":false,"severity":3}`, &unsaid, true},
+		"a nested denial with messages that are none": {`{` + head + `,"type":"validation","validation":{"valid":false,"severity":"error","messages":"no"}}`, &bare, false},
+		"bare mutation":                               {`{"modified":true,"payload":{"id":9007199254740993}}`, &changed, false},
 
-		"nothing":                         {`{}`, nil, false},
-		"an unknown type":                 {`{` + head + `,"type":"sink","recorded":true}`, nil, false},
-		"E17 another interceptor":         {`{"interceptor":"j","phase":"request","type":"validation","valid":true}`, nil, false},
-		"E17 another phase":               {`{"interceptor":"i","phase":"response","type":"validation","valid":true}`, nil, false},
-		"E17 a type that it is not":       {`{` + head + `,"type":"validation","modified":true,"payload":1}`, nil, false},
-		"both types at once":              {`{` + head + `,"type":"validation","valid":true,"modified":true,"payload":1}`, nil, false},
-		"a mirror that contradicts":       {`{` + head + `,"type":"validation","valid":true,"validation":{` + no + `}}`, nil, false},
-		"a verdict in another type":       {`{` + head + `,"type":"validation","valid":"yes"}`, nil, false},
-		"modified without a payload":      {`{` + head + `,"type":"mutation","modified":true}`, nil, false},
-		"unmodified with another payload": {`{` + head + `,"type":"mutation","modified":false,"payload":{"name":"rm"}}`, nil, false},
-		"W11 an answer that asks back":    {`{"resultType":"input_required","valid":true}`, nil, false},
+		"a pass with messages that are none":    {`{` + head + `,"type":"validation","valid":true,"messages":"no"}`, nil, false},
+		"a warning with messages that are none": {`{` + head + `,"type":"validation","valid":false,"severity":"warn","messages":"no"}`, nil, false},
+		"a mutation with an info that is none":  {`{` + head + `,"type":"mutation","modified":true,"payload":1,"info":"x"}`, nil, false},
+		"nothing":                               {`{}`, nil, false},
+		"an unknown type":                       {`{` + head + `,"type":"sink","recorded":true}`, nil, false},
+		"E17 another interceptor":               {`{"interceptor":"j","phase":"request","type":"validation","valid":true}`, nil, false},
+		"E17 another phase":                     {`{"interceptor":"i","phase":"response","type":"validation","valid":true}`, nil, false},
+		"E17 a type that it is not":             {`{` + head + `,"type":"validation","modified":true,"payload":1}`, nil, false},
+		"both types at once":                    {`{` + head + `,"type":"validation","valid":true,"modified":true,"payload":1}`, nil, false},
+		"a mirror that contradicts":             {`{` + head + `,"type":"validation","valid":true,"validation":{` + no + `}}`, nil, false},
+		"a verdict in another type":             {`{` + head + `,"type":"validation","valid":"yes"}`, nil, false},
+		"modified without a payload":            {`{` + head + `,"type":"mutation","modified":true}`, nil, false},
+		"unmodified with another payload":       {`{` + head + `,"type":"mutation","modified":false,"payload":{"name":"rm"}}`, nil, false},
+		"W11 an answer that asks back":          {`{"resultType":"input_required","valid":true}`, nil, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

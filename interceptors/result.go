@@ -1,6 +1,7 @@
 package interceptors
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -100,6 +101,7 @@ type resultReader struct {
 	nested         *resultReader
 	nestedType     Type
 	completionType string
+	unread         error // the first member beside the verdict that cannot be read
 }
 
 func readResult(raw json.RawMessage) (*Result, shape, error) {
@@ -118,6 +120,9 @@ func readResult(raw json.RawMessage) (*Result, shape, error) {
 	}
 	if err := rd.settleType(); err != nil {
 		return nil, "", err
+	}
+	if rd.unread != nil && !rd.result.denies() {
+		return nil, "", rd.unread
 	}
 	return &rd.result, form, nil
 }
@@ -143,11 +148,26 @@ func (rd *resultReader) read(raw json.RawMessage) error {
 		if isNull(m.value) && m.name != "payload" {
 			continue
 		}
-		if err := rd.member(m); err != nil {
-			return fmt.Errorf("%s: %w", m.name, err)
+		err := rd.member(m)
+		if err == nil {
+			continue
 		}
+		err = fmt.Errorf("%s: %w", m.name, err)
+		if !beside[m.name] {
+			return err
+		}
+		rd.unread = cmp.Or(rd.unread, err)
 	}
 	return nil
+}
+
+// beside are the members of a validation that say more of a verdict, but do not make it.
+var beside = map[string]bool{"severity": true, "messages": true, "suggestions": true, "durationMs": true, "info": true}
+
+// denies reports a verdict that stops the operation whatever is said beside it. To take it for a failure,
+// because of what stands there, would turn a denial into a pass where the interceptor fails open.
+func (r *Result) denies() bool {
+	return r.Type == TypeValidation && !r.Valid && r.Severity != SeverityWarn && r.Severity != SeverityInfo
 }
 
 func (rd *resultReader) member(m member) error {
@@ -179,9 +199,9 @@ func (rd *resultReader) member(m member) error {
 	case "severity":
 		return json.Unmarshal(m.value, &r.Severity)
 	case "messages":
-		return json.Unmarshal(m.value, &r.Messages)
+		return readWhole(m.value, &r.Messages)
 	case "suggestions":
-		return json.Unmarshal(m.value, &r.Suggestions)
+		return readWhole(m.value, &r.Suggestions)
 	case "modified":
 		rd.saysModified = true
 		return json.Unmarshal(m.value, &r.Modified)
@@ -190,6 +210,16 @@ func (rd *resultReader) member(m member) error {
 	case "validation", "mutation":
 		return rd.readNested(m)
 	}
+	return nil
+}
+
+// readWhole reads a list, or nothing of it.
+func readWhole[T any](raw json.RawMessage, list *[]T) error {
+	var whole []T
+	if err := json.Unmarshal(raw, &whole); err != nil {
+		return err
+	}
+	*list = whole
 	return nil
 }
 
@@ -221,6 +251,7 @@ func (rd *resultReader) adopt() error {
 		rd.saysValid = true
 		r.Valid, r.Severity, r.Messages, r.Suggestions = n.Valid, n.Severity, n.Messages, n.Suggestions
 	}
+	rd.unread = cmp.Or(rd.unread, rd.nested.unread)
 	if !rd.saysModified && rd.nested.saysModified {
 		rd.saysModified = true
 		r.Modified = n.Modified
