@@ -29,6 +29,9 @@ func TestDescriptor_JSON(t *testing.T) {
 		"one priority for both phases is a number": {
 			interceptors.Descriptor{Name: "a", Type: interceptors.TypeMutation, PriorityHint: &interceptors.Priority{Request: 7, Response: 7}},
 			`{"name":"a","type":"mutation","hooks":[],"priorityHint":7}`},
+		"a priority of one phase leaves the other out": {
+			interceptors.Descriptor{Name: "a", Type: interceptors.TypeMutation, PriorityHint: &interceptors.Priority{Response: -1}},
+			`{"name":"a","type":"mutation","hooks":[],"priorityHint":{"response":-1}}`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

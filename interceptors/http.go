@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/undolog/undolog/internal/splice"
 )
 
 // HTTPOptions configure the handler of a Server. The zero value is ready.
@@ -89,7 +91,7 @@ func (rt router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "Method Not Allowed", http.StatusMethodNotAllowed)
 	case current:
 		rt.stateless.ServeHTTP(w, r)
-	case sessionless && r.Header.Get("Mcp-Protocol-Version") == "" && rt.lacksVersion(r):
+	case sessionless && rt.disagrees(r):
 		refuseVersion(w, r)
 	case r.Method == http.MethodGet:
 		rt.host.announceOn(w, r, rt.sessions)
@@ -102,20 +104,20 @@ func (rt router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // the body.
 const headerMismatch = -32020
 
-// lacksVersion reports a body of the stateless revision, which the header that is missing must repeat. The
-// body can be read again.
-func (rt router) lacksVersion(r *http.Request) bool {
+// disagrees reports a body that names a revision, as that of the stateless one must, where the header names
+// none or another. The body can be read again.
+func (rt router) disagrees(r *http.Request) bool {
 	body, err := io.ReadAll(io.LimitReader(r.Body, rt.maxBody+1))
 	r.Body = struct {
 		io.Reader
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(body), r.Body), r.Body}
-	var q struct {
-		Params struct {
-			Meta map[string]json.RawMessage `json:"_meta"`
-		} `json:"params"`
+	if err != nil {
+		return false
 	}
-	return err == nil && json.Unmarshal(body, &q) == nil && q.Params.Meta["io.modelcontextprotocol/protocolVersion"] != nil
+	named := splice.Get(body, "params", "_meta", "io.modelcontextprotocol/protocolVersion")
+	version, _ := splice.Text(named)
+	return named != nil && version != r.Header.Get("Mcp-Protocol-Version")
 }
 
 func refuseVersion(w http.ResponseWriter, r *http.Request) {
@@ -127,5 +129,5 @@ func refuseVersion(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusBadRequest)
-	_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"missing required MCP-Protocol-Version header"}}`, q.ID, headerMismatch)
+	_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"missing MCP-Protocol-Version header, or one that is not what _meta says"}}`, q.ID, headerMismatch)
 }

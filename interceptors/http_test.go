@@ -170,6 +170,7 @@ func TestHandler_Headers(t *testing.T) {
 		"a foreign host name on the loopback": {func(r *http.Request) { r.Host = "evil.example" }, 403, 0},
 		"no revision but in the body":         {func(r *http.Request) { r.Header.Del("Mcp-Protocol-Version") }, 400, -32020},
 		"a revision that the body denies":     {header("Mcp-Protocol-Version", "2099-01-01"), 400, -32020},
+		"an older one that the body denies":   {header("Mcp-Protocol-Version", "2025-11-25"), 400, -32020},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -425,6 +425,9 @@ func TestServer_Invoke_Wrapped(t *testing.T) {
 			payload: `{"method":"tools/call","params":{"name":"echo"},"name":"wipe"}`,
 			sees:    `{"method":"tools/call","params":{"name":"echo"},"name":"wipe"}`,
 			paths:   []string{"arguments.note", "/arguments/note", ""}},
+		"a whole message is a wrapping": {
+			payload: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo"}}`,
+			sees:    `{"name":"echo"}`, paths: []string{"params.arguments.note", "/params/arguments/note", ""}},
 		"another method is not a wrapping": {
 			payload: `{"method":"tools/list","params":{}}`,
 			sees:    `{"method":"tools/list","params":{}}`, paths: []string{"arguments.note", "/arguments/note", ""}},
@@ -451,6 +454,21 @@ func TestServer_Invoke_Wrapped(t *testing.T) {
 				t.Errorf("paths (-want +got)\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestServer_Invoke_AWholeMessageComesBackAsOne(t *testing.T) {
+	s := newServer(t, nil, mutator("m", bothPhases("tools/call"),
+		func(context.Context, *interceptors.Invocation) (*interceptors.Change, error) {
+			return &interceptors.Change{Payload: json.RawMessage(`{"name":"echo2"}`)}, nil
+		}))
+	r, err := s.Invoke(t.Context(), callOf("m", `{"id":7, "params":{"name":"echo"}, "method":"tools/call","jsonrpc":"2.0"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"id":7, "params":{"name":"echo2"}, "method":"tools/call","jsonrpc":"2.0"}`
+	if diff := cmp.Diff(want, string(r.Payload)); diff != "" || !r.Modified {
+		t.Errorf("modified %t, payload (-want +got)\n%s", r.Modified, diff)
 	}
 }
 

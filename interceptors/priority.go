@@ -9,14 +9,14 @@ import (
 	"github.com/undolog/undolog/internal/splice"
 )
 
-// MarshalJSON writes a number when both phases are equal, else an object.
+// MarshalJSON writes a number when both phases are equal, else an object without the phase that is 0.
 func (p Priority) MarshalJSON() ([]byte, error) {
 	if p.Request == p.Response {
 		return splice.Encode(p.Request)
 	}
 	return splice.Encode(struct {
-		Request  int32 `json:"request"`
-		Response int32 `json:"response"`
+		Request  int32 `json:"request,omitempty"`
+		Response int32 `json:"response,omitempty"`
 	}{p.Request, p.Response})
 }
 

@@ -16,9 +16,9 @@ type wrapping struct {
 }
 
 // unwrap takes a request's payload out of {method, params}, the form that some engines send. Only an
-// object with no other member is taken so: were one more allowed, a requester could put a harmless
-// "params" beside the real name and arguments and be judged by the wrong ones. Our own engine always
-// sends bare payloads.
+// object with no other member is taken so, the jsonrpc and id of a whole message apart: were any allowed, a
+// requester could put a harmless "params" beside the real name and arguments and be judged by the wrong
+// ones. Our own engine always sends bare payloads.
 func unwrap(p *InvokeParams) wrapping {
 	w := wrapping{outer: p.Payload, inner: p.Payload}
 	if p.Caller.Local || p.Phase != PhaseRequest || !isObject(p.Payload) ||
@@ -36,6 +36,7 @@ func unwrap(p *InvokeParams) wrapping {
 			method = m.value
 		case "params":
 			params = m.value
+		case "jsonrpc", "id":
 		default:
 			return w
 		}
@@ -82,12 +83,11 @@ func (w wrapping) put(inner json.RawMessage) json.RawMessage {
 	if w.method == nil {
 		return inner
 	}
-	object := make([]byte, 0, len(w.method)+len(inner)+24)
-	object = append(object, `{"method":`...)
-	object = append(object, w.method...)
-	object = append(object, `,"params":`...)
-	object = append(object, inner...)
-	return append(object, '}')
+	outer, err := splice.Set(w.outer, inner, "params")
+	if err != nil {
+		return w.outer // not so: unwrap has read it
+	}
+	return outer
 }
 
 // within makes a path into the params one into the object around them, in the path's own style.
