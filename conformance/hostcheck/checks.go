@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/undolog/undolog/conformance"
@@ -30,7 +31,7 @@ const unhooked = "undolog-conformance/no-such-event"
 
 var checks = []check{
 	{"host/capability", sep + "capability", "the extension is declared, and nowhere that clients do not look", "", false, checkCapability},
-	{"host/no-tools", sep + "capability.only", "tools, prompts and resources are not offered at the same endpoint", "", false, checkNoTools},
+	{"host/no-tools", sep + "capability.only", "no tools, prompts or resources are offered at the same endpoint", "", false, checkNoTools},
 	{"host/list", sep + "interceptors-list", "interceptors/list answers with descriptors", "", false, checkList},
 	{"host/list-without-params", sep + "interceptors-list", "params may be left out", wire.Legacy, false, checkListWithoutParams},
 	{"host/list-stable", sep + "interceptors-list", "the same question has the same answer, in the same order", "", false, checkListStable},
@@ -88,10 +89,23 @@ func checkCapability(_ context.Context, p *probe, f *finding) {
 	}
 }
 
-func checkNoTools(_ context.Context, p *probe, f *finding) {
+// checkNoTools lets a capability be declared that is empty: some clients try every server with its list of
+// tools.
+func checkNoTools(ctx context.Context, p *probe, f *finding) {
 	for _, name := range []string{"tools", "prompts", "resources"} {
-		if splice.Get(p.hello, "capabilities", name) != nil {
-			f.addf("capabilities.%s is declared", name)
+		if splice.Get(p.hello, "capabilities", name) == nil {
+			continue
+		}
+		a, ok := p.call(ctx, f, name+"/list", "{}")
+		var offered []json.RawMessage
+		switch {
+		case !ok:
+		case a.Error != nil:
+			f.addf("capabilities.%s is declared, and %s/list is answered with error %d", name, name, a.Error.Code)
+		case json.Unmarshal(splice.Get(a.Result, name), &offered) != nil:
+			f.addf("%s/list is answered %.200s", name, a.Result)
+		case len(offered) > 0:
+			f.addf("%s/list offers %d", name, len(offered))
 		}
 	}
 }
@@ -257,6 +271,18 @@ func checkUnknownName(ctx context.Context, p *probe, f *finding) {
 	if len(f.faults) == 0 && !bytes.Contains(data, []byte(name)) {
 		f.addf("error.data does not name the interceptor: %s", orAbsent(data))
 	}
+	for _, d := range p.descriptors {
+		event, phase, ok := d.toolCall()
+		for _, near := range []string{strings.ToUpper(d.Name), " " + d.Name, d.Name + "*"} {
+			if ok && !p.lists(near) {
+				p.refuses(ctx, f, interceptors.MethodInvoke, invocation(near, event, phase, payloadOf(phase), ""), -32602)
+			}
+		}
+	}
+}
+
+func (p *probe) lists(name string) bool {
+	return slices.ContainsFunc(p.descriptors, func(d descriptor) bool { return d.Name == name })
 }
 
 func checkHookEvent(ctx context.Context, p *probe, f *finding) {
@@ -295,10 +321,15 @@ func checkHookPhase(ctx context.Context, p *probe, f *finding) {
 	}
 }
 
-// advertised wants that a refusal repeats the hooks of the list.
+// advertised wants that a refusal repeats the hooks of the list, and names nobody else.
 func advertised(f *finding, d *descriptor, data json.RawMessage) {
 	if data == nil && len(f.faults) > 0 {
 		return
+	}
+	for _, member := range []string{"name", "interceptor"} {
+		if named := splice.Get(data, member); named != nil && !same(named, json.RawMessage(quoted(d.Name))) {
+			f.addf("%s: error.data.%s is %s", d.Name, member, named)
+		}
 	}
 	if hooks := splice.Get(data, "advertisedHooks"); hooks == nil || !same(hooks, splice.Get(d.raw, "hooks")) {
 		f.addf("%s: error.data.advertisedHooks is %s, want the listed hooks", d.Name, orAbsent(hooks))

@@ -79,6 +79,9 @@ func (p *probe) shape(f *finding, d *descriptor, phase string, result json.RawMe
 	if raw := splice.Get(result, "durationMs"); raw != nil && (json.Unmarshal(raw, &took) != nil || took == nil || *took < 0) {
 		f.addf("durationMs is %s, want a number that is not negative", raw)
 	}
+	if info := splice.Get(result, "info"); info != nil && !isObject(info) {
+		f.addf("info is %s, want an object", info)
+	}
 	p.resultType(f, result)
 	switch d.Type {
 	case "validation":
@@ -96,11 +99,21 @@ func verdict(f *finding, result json.RawMessage) {
 		Messages []struct {
 			Message  string `json:"message"`
 			Severity string `json:"severity"`
+			Path     string `json:"path"`
 		} `json:"messages"`
+		Suggestions []struct {
+			Path  *string         `json:"path"`
+			Value json.RawMessage `json:"value"`
+		} `json:"suggestions"`
 	}
 	if err := json.Unmarshal(result, &v); err != nil || v.Valid == nil {
 		f.addf("valid is not there, or something cannot be read: %v", err)
 		return
+	}
+	for _, s := range v.Suggestions {
+		if s.Path == nil || s.Value == nil {
+			f.addf("a suggestion without a path or a value")
+		}
 	}
 	errors := false
 	for _, m := range v.Messages {

@@ -167,7 +167,9 @@ func invoke(q *request) (object, *failure) {
 			return nil, refusal(-32603, "'NoneType' object has no attribute 'get'")
 		}
 	}
-	i := slices.IndexFunc(all, func(h hosted) bool { return h.name == p.Name })
+	i := slices.IndexFunc(all, func(h hosted) bool {
+		return h.name == p.Name || is("name-any-case") && strings.EqualFold(h.name, p.Name) || is("name-trimmed") && h.name == strings.TrimSpace(p.Name)
+	})
 	if i < 0 {
 		own := p.Name
 		if last := lastName.Swap(&own); is("mixes-up") && last != nil {
@@ -194,6 +196,9 @@ func (h *hosted) refuse(p *params) *failure {
 		if is("no-advertised-hooks") {
 			return refusal(-32602, "not hooked", "name", h.name)
 		}
+		if is("names-another") {
+			return refusal(-32602, "not hooked", "name", all[0].name, "advertisedHooks", h.hooks)
+		}
 		return refusal(-32602, "not hooked", "name", h.name, "advertisedHooks", h.hooks)
 	}
 	if p.Config != nil && h.schema != nil && !bytes.Contains(p.Config, []byte("level")) && !is("config") {
@@ -213,6 +218,9 @@ func (h *hosted) run(p *params) object {
 	}
 	if is("duration-text") {
 		r["durationMs"] = "3 ms"
+	}
+	if is("info-text") {
+		r["info"] = "fine"
 	}
 	if h.typ == "validation" {
 		return h.judge(r)
@@ -234,6 +242,15 @@ func (h *hosted) judge(r object) object {
 	messages := []object{{"message": "no", "severity": "error"}}
 	if is("denial-without-message") {
 		messages = []object{}
+	}
+	if is("path-number") {
+		messages[0]["path"] = 3
+	}
+	if is("suggestions-object") {
+		r["suggestions"] = object{"path": "arguments.note", "value": "x"}
+	}
+	if is("suggestion-without-value") {
+		r["suggestions"] = []object{{"path": "arguments.note"}}
 	}
 	if is("message-without-text") {
 		messages[0]["message"] = ""

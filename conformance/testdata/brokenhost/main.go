@@ -154,6 +154,10 @@ func handle(q *request, _ string) (any, *failure) {
 			return nil, failed
 		}
 		return complete(q, result), nil
+	case "tools/list":
+		if is("tools") {
+			return complete(q, object{"tools": []object{{"name": "echo", "inputSchema": object{"type": "object"}}}}), nil
+		}
 	case "interceptors/invoke":
 		if is("plural-method") {
 			result, failed := invoke(q)
@@ -185,7 +189,7 @@ func capabilities() object {
 		return object{}
 	case is("capability-old-place"):
 		return object{"interceptor": object{"supportedEvents": []string{"*"}}}
-	case is("capability-tools"):
+	case is("capability-tools"), is("tools"):
 		return object{"extensions": declared, "tools": object{}}
 	}
 	return object{"extensions": declared}
