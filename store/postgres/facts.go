@@ -28,65 +28,78 @@ const openGrant = `
 	   ORDER BY v.seq DESC
 	   LIMIT 1)`
 
-// selectLatest reads the newest generation of a call, or the effect that this Begin has inserted. What more
-// is asked depends on the call, and is spared the others.
 const (
+	// The newest generation of a call.
 	selectLatest = `
-	SELECT ` + recordColumns + `,` + openGrant
-	fromLatest = `
+	SELECT ` + recordColumns + `,` + openGrant + `
 	FROM (
-	  SELECT * FROM undolog.effect WHERE signature = $1
-	  UNION ALL
-	  SELECT * FROM undolog.effect WHERE id = $2 AND $1::bytea IS NULL
+	  SELECT * FROM undolog.effect
+	  WHERE signature = $1
 	  ORDER BY generation DESC
 	  LIMIT 1) e` + recordTables
 
-	// Whether a waiting call was ever asked to go on with that round.
-	askedFor = `,
-	  t.state <> 'waiting' OR t.continuation = $3::text
-	  OR EXISTS (SELECT FROM undolog.transition w WHERE w.effect = e.id AND w.continuation = $3)`
-
-	// Whether the caller of a settled call has begun another write on its server since the last attempt was
-	// begun: a first claim has its place by seq, a later attempt by position.
-	otherWrites = `,
-	  t.state NOT IN ('claimed', 'waiting', 'in_doubt', 'awaiting_approval') AND (
-	    EXISTS (
-	      SELECT FROM undolog.effect w
-	      WHERE w.caller = e.caller AND w.seq > b.seq AND w.window_signature IS DISTINCT FROM e.window_signature
-	        AND w.principal = e.principal AND w.server = e.server)
-	    OR EXISTS (
-	      SELECT FROM undolog.transition m
-	      JOIN undolog.effect w ON w.id = m.effect
-	      WHERE m.caller = e.caller AND m.position > b.seq AND m.effect <> e.id
-	        AND w.window_signature IS DISTINCT FROM e.window_signature AND w.principal = e.principal AND w.server = e.server))`
-	lastBegun = `
-	CROSS JOIN LATERAL (
-	  SELECT GREATEST(e.seq, (SELECT MAX(position) FROM undolog.transition WHERE effect = e.id)) AS seq) b`
+	// The effect that an earlier try may have inserted: all that a call of nobody can be known by.
+	selectOwn = `
+	SELECT ` + recordColumns + `,` + openGrant + `
+	FROM undolog.effect e` + recordTables + `
+	WHERE e.id = $1`
 )
 
-// askLatest is the statement for this call.
 func (b *begin) askLatest(f *facts) statement {
-	sql, from := selectLatest, fromLatest
-	st := statement{args: []any{blob(b.p.Identity.Signature), b.id}}
-	var asked, others pgtype.Bool // NULL while the first claim is the only move
-	more := []any{&f.grant}
-	if b.p.Continuation != "" {
-		sql += askedFor
-		st.args = append(st.args, text(b.p.Continuation))
-		more = append(more, &asked)
+	read := readRecord(&f.latest, &f.grant)
+	if b.p.Identity.Signature.IsZero() {
+		return statement{sql: selectOwn, args: []any{b.id}, read: read}
 	}
-	if b.p.Identity.Rule == effect.RuleWindow {
-		sql, from = sql+otherWrites, from+lastBegun
-		more = append(more, &others)
-	}
-	st.sql = sql + from
-	read := readRecord(&f.latest, more...)
-	st.read = func(rows pgx.Rows) error {
-		err := read(rows)
-		f.UnknownRound, f.OtherWrites = asked.Valid && !asked.Bool, others.Bool
+	return statement{sql: selectLatest, args: []any{b.p.Identity.Signature[:]}, read: read}
+}
+
+const (
+	selectAsked = `
+	SELECT EXISTS (SELECT FROM undolog.transition WHERE effect = $1 AND continuation = $2)`
+
+	// A first claim has its place by seq, a later attempt by position.
+	selectOtherWrites = `
+	SELECT EXISTS (
+	    SELECT FROM undolog.effect w
+	    WHERE w.caller = e.caller AND w.seq > b.seq AND w.window_signature IS DISTINCT FROM e.window_signature
+	      AND w.principal = e.principal AND w.server = e.server)
+	  OR EXISTS (
+	    SELECT FROM undolog.transition m
+	    JOIN undolog.effect w ON w.id = m.effect
+	    WHERE m.caller = e.caller AND m.position > b.seq AND m.effect <> e.id
+	      AND w.window_signature IS DISTINCT FROM e.window_signature AND w.principal = e.principal AND w.server = e.server)
+	FROM undolog.effect e
+	CROSS JOIN LATERAL (
+	  SELECT GREATEST(e.seq, (SELECT MAX(position) FROM undolog.transition WHERE effect = e.id)) AS seq) b
+	WHERE e.id = $1`
+)
+
+// askMore finds out what only some calls depend on: whether a waiting one was ever asked to go on with the
+// round that comes, and whether the caller of a delivered one has begun another write on its server since.
+func (b *begin) askMore(ctx context.Context, s sender, f *facts) error {
+	r := f.Latest
+	id, _ := parseID(r.ID)
+	switch {
+	case r.State == effect.StateWaiting && b.p.Continuation != "" && r.Continuation != b.p.Continuation:
+		asked := false
+		err := asTenant(ctx, s, r.Tenant, statement{sql: selectAsked, args: []any{id, text(b.p.Continuation)}, read: readBool(&asked)})
+		f.UnknownRound = !asked
 		return err
+	case b.p.Identity.Rule == effect.RuleWindow && r.Delivered && !r.State.IsOpen() && !f.Again:
+		return asTenant(ctx, s, r.Tenant, statement{sql: selectOtherWrites, args: []any{id}, read: readBool(&f.OtherWrites)})
 	}
-	return st
+	return nil
+}
+
+func readBool(into *bool) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := rows.Scan(into); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // selectLookalike reads an equal call under another key or run, or none, whose effect may stand; of however
@@ -132,7 +145,7 @@ func (b *begin) facts(ctx context.Context, s sender) (*facts, error) {
 	f.Latest, f.Again = f.latest.Record, f.grant.Valid
 	if f.Latest != nil {
 		b.know(f.Latest)
-		return f, nil
+		return f, b.askMore(ctx, s, f)
 	}
 	if f.Lookalike, f.LookalikeAgain = f.lookalike.Record, f.likeGrant.Valid; f.Lookalike != nil {
 		b.p.Know(f.Lookalike)
