@@ -14,7 +14,7 @@ import (
 
 // SuiteVersion is the version of the cases that Suite returns. It changes when a case is added, removed or
 // expects something else.
-const SuiteVersion = "1.3.0"
+const SuiteVersion = "1.4.0"
 
 //go:embed cases
 var cases embed.FS

@@ -18,6 +18,7 @@ var faults = map[string]string{
 	"ignores-priority":        "engine/e03-priority",
 	"unsorted":                "engine/e03-priority",
 	"priority-of-other-phase": "engine/e04-priority-tie",
+	"priority-number-only":    "engine/e04-priority-of-each-phase",
 	"order-of-registration":   "engine/e04-priority-tie",
 	"order-ignores-case":      "engine/e04-name-order",
 	"order-descending":        "engine/e04-name-order",

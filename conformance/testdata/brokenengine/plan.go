@@ -94,6 +94,9 @@ func (d *descriptor) priority(phase string) int {
 	if json.Unmarshal(d.PriorityHint, &both) == nil {
 		return both
 	}
+	if is("priority-number-only") {
+		return 0
+	}
 	var split map[string]int
 	_ = json.Unmarshal(d.PriorityHint, &split)
 	if is("priority-of-other-phase") {
