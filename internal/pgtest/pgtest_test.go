@@ -162,6 +162,26 @@ func TestProxy_CutsAtTheByte(t *testing.T) {
 	})
 }
 
+func TestProxy_GoesSilentAtTheByte(t *testing.T) {
+	address, got := echo(t)
+	p := pgtest.NewProxy(t, address)
+	conn := dial(t, p)
+	p.StallAfter(pgtest.ToServer, 3)
+	send(t, conn, "12345")
+	for p.Stalls() == 0 {
+	}
+	conn.Close()
+	select {
+	case brought := <-got:
+		t.Errorf("the server's connection ended with its client's, with %q", brought)
+	default:
+	}
+	p.Drop()
+	if brought := <-got; brought != "123" || p.Stalls() != 1 || p.Cuts() != 0 {
+		t.Errorf("the server got %q, %d stalls, %d cuts", brought, p.Stalls(), p.Cuts())
+	}
+}
+
 func TestProxy_Pause(t *testing.T) {
 	address, _ := echo(t)
 	p := pgtest.NewProxy(t, address)

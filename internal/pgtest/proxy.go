@@ -28,19 +28,29 @@ type Proxy struct {
 	resumed *sync.Cond // when a pause, or the proxy, ends
 	links   map[*link]bool
 	passed  [2]int64
-	limit   [2]int64 // at which total a connection is cut; negative: at none
+	limit   [2]int64 // at which total a connection is cut, or goes silent; negative: at none
+	silence [2]bool  // it goes silent
 	paused  [2]bool
 	refuse  bool
 	cuts    int
+	stalls  int
 	closed  bool
 }
 
 // link is one client's connection and ours to the server.
-type link struct{ client, server net.Conn }
+type link struct {
+	client, server net.Conn
+	silent         bool // guarded by Proxy.mu
+	ending         sync.Once
+	ended          chan struct{}
+}
 
 func (l *link) close() {
-	l.client.Close()
-	l.server.Close()
+	l.ending.Do(func() {
+		l.client.Close()
+		l.server.Close()
+		close(l.ended)
+	})
 }
 
 // NewProxy starts a proxy before the database that the URL names, until the test has ended.
@@ -76,7 +86,22 @@ func (p *Proxy) Passed() (toServer, toClient int64) {
 func (p *Proxy) CutAfter(d Direction, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.limit[d] = p.passed[d] + n
+	p.limit[d], p.silence[d] = p.passed[d]+n, false
+}
+
+// StallAfter lets n more bytes pass that way and then has the connection that they went over go silent, once:
+// nothing passes any more either way, and neither side learns that the other has closed, until Drop.
+func (p *Proxy) StallAfter(d Direction, n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.limit[d], p.silence[d] = p.passed[d]+n, true
+}
+
+// Stalls is how many connections StallAfter has made silent.
+func (p *Proxy) Stalls() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stalls
 }
 
 // Cuts is how many connections CutAfter has cut.
@@ -86,7 +111,7 @@ func (p *Proxy) Cuts() int {
 	return p.cuts
 }
 
-// Disarm takes back a CutAfter that has not cut.
+// Disarm takes back a CutAfter or StallAfter that has not come to pass.
 func (p *Proxy) Disarm() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,7 +177,7 @@ func (p *Proxy) serve(client net.Conn) {
 	if err != nil {
 		return
 	}
-	l := &link{client, server}
+	l := &link{client: client, server: server, ended: make(chan struct{})}
 	if !p.admit(l) {
 		l.close()
 		return
@@ -176,37 +201,61 @@ func (p *Proxy) admit(l *link) bool {
 	return true
 }
 
-// pump passes bytes one way until either side ends; then both do.
+// pump passes bytes one way until either side ends; then both do, unless the connection went silent.
 func (p *Proxy) pump(l *link, d Direction, from, to net.Conn) {
 	defer l.close()
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		pass, cut := p.take(d, n)
+		pass, end := p.take(l, d, n)
 		if pass > 0 {
 			if _, err := to.Write(buf[:pass]); err != nil {
 				return
 			}
 		}
-		if err != nil || cut {
+		if end == silent {
+			<-l.ended
+		}
+		if err != nil || end != passing {
 			return
 		}
 	}
 }
 
-// take says how many of n bytes pass, and whether the connection is then cut.
-func (p *Proxy) take(d Direction, n int) (pass int, cut bool) {
+// after is what becomes of a connection after some bytes.
+type after int
+
+const (
+	passing after = iota
+	cut
+	silent
+)
+
+// take says how many of n bytes pass, and what then becomes of the connection.
+func (p *Proxy) take(l *link, d Direction, n int) (pass int, then after) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for p.paused[d] && !p.closed {
 		p.resumed.Wait()
 	}
+	if l.silent {
+		return 0, silent
+	}
 	pass = n
 	if limit := p.limit[d]; limit >= 0 && n > 0 && p.passed[d]+int64(n) >= limit {
-		pass, cut = int(limit-p.passed[d]), true
-		p.limit[d] = -1
-		p.cuts++
+		pass, then = int(limit-p.passed[d]), p.breakOff(l, d)
 	}
 	p.passed[d] += int64(pass)
-	return pass, cut
+	return pass, then
+}
+
+func (p *Proxy) breakOff(l *link, d Direction) after {
+	p.limit[d] = -1
+	if p.silence[d] {
+		l.silent = true
+		p.stalls++
+		return silent
+	}
+	p.cuts++
+	return cut
 }
