@@ -3,6 +3,7 @@ package postgres
 import (
 	"bytes"
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -138,6 +139,7 @@ func (a *appending) moveOn(ctx context.Context) (*effect.Record, error) {
 	case now.Record == nil:
 		return nil, store.ErrNotFound
 	case won, a.tried && a.isOurs(now.Record):
+		now.Delivered, now.ArrivedAt = false, time.Time{} // what has just been recorded has reached nobody
 		return now.Record, nil
 	}
 	return nil, &store.ConflictError{ID: now.ID, Want: m.State, Record: now.Record}
