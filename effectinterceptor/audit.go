@@ -10,12 +10,17 @@ import (
 
 // auditOperation notes one event per governed operation that is no tool call, in its request phase.
 func (i *Interceptors) auditOperation(_ context.Context, in *interceptors.Invocation) (*interceptors.Verdict, error) {
-	if in.Event != "tools/call" && in.Phase == interceptors.PhaseRequest {
-		i.log.Note(effect.Event{
-			At: i.opts.Now(), Tenant: i.tenantOf(in), Kind: effect.EventOperation, Principal: principalOf(in),
-			Detail: detail(map[string]string{"event": in.Event}),
-		})
+	if in.Event == "tools/call" || in.Phase != interceptors.PhaseRequest {
+		return interceptors.Allow(), nil
 	}
+	members := map[string]string{"event": in.Event}
+	if in.Context.TraceID != "" {
+		members["trace"] = in.Context.TraceID // that of _meta.traceparent, where the two differ
+	}
+	i.log.Note(effect.Event{
+		At: i.opts.Now(), Tenant: i.tenantOf(in), Kind: effect.EventOperation, Principal: principalOf(in),
+		Detail: detail(members),
+	})
 	return interceptors.Allow(), nil
 }
 

@@ -18,6 +18,7 @@ func TestAudit_NotesOperationsThatAreNoEffects(t *testing.T) {
 		for _, phase := range []interceptors.Phase{interceptors.PhaseRequest, interceptors.PhaseResponse} {
 			p := w.remote().params(effectinterceptor.AuditName, phase, `{"uri":"SECRET"}`)
 			p.Event = event
+			p.Context = &interceptors.Context{TraceID: "4bf92f3577b34da6a3ce929d0e0e4736"}
 			if r, err := w.host.Invoke(t.Context(), p); err != nil || !r.Valid {
 				t.Fatalf("%+v, %v", r, err)
 			}
@@ -28,7 +29,7 @@ func TestAudit_NotesOperationsThatAreNoEffects(t *testing.T) {
 	if err := json.Unmarshal(ev[0].Detail, &detail); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]string{"event": "resources/read"}, detail); diff != "" {
+	if diff := cmp.Diff(map[string]string{"event": "resources/read", "trace": "4bf92f3577b34da6a3ce929d0e0e4736"}, detail); diff != "" {
 		t.Errorf("detail (-want +got)\n%s", diff)
 	}
 }
