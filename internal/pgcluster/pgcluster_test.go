@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -129,6 +130,25 @@ func TestCluster_SaysWhyItDoesNotStart(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `invalid value for parameter "shared_buffers"`) {
 		t.Errorf("New = %v, want what the server said", err)
 	}
+}
+
+// Whoever shares a server keeps no more of it than its address.
+func TestCluster_LivesWithoutBeingReferredTo(t *testing.T) {
+	forgotten := forget(t)
+	for range 3 {
+		runtime.GC() // finalizers run after one, and what they let go is collected by the next
+	}
+	connect(t, forgotten)
+}
+
+// forget starts a cluster of which nobody keeps more than the address. It ends with the test process.
+func forget(t *testing.T) string {
+	t.Helper()
+	c, err := pgcluster.New(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.URL()
 }
 
 // A test process that is killed in mid-test leaves no server and no directory.

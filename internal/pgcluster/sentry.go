@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/user"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -19,6 +20,9 @@ type sentry struct {
 	cmd   *exec.Cmd
 	input io.WriteCloser
 }
+
+// posted holds the sentries on duty: one that was collected as garbage would think that we have ended.
+var posted sync.Map
 
 // A zombie that nobody collects still has its number, so that the wait is bounded.
 const sentryScript = `
@@ -45,6 +49,7 @@ func newSentry() (s *sentry, err error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start sentry: %w", err), os.RemoveAll(s.dir))
 	}
+	posted.Store(s, nil)
 	if err := giveAway(s.dir); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -61,6 +66,7 @@ func (s *sentry) guard(pid int) error {
 
 // close returns when the directory is gone.
 func (s *sentry) close() error {
+	posted.Delete(s)
 	err := s.input.Close()
 	if waitErr := s.cmd.Wait(); waitErr != nil {
 		return fmt.Errorf("remove %s: %w", s.dir, waitErr)
