@@ -152,7 +152,8 @@ type planKey struct {
 	side     Side // empty: all interceptors
 }
 
-// maxPlans bounds the cache: requesters choose the names of custom methods.
+// maxPlans bounds the cache: requesters choose the names of custom methods. One that is full is begun anew,
+// so that what is asked for often is soon there again.
 const maxPlans = 512
 
 // planCache is read without a lock and without allocating; a new plan copies it.
@@ -182,10 +183,7 @@ func (c *planCache) add(k planKey, p *plan) {
 	defer c.mu.Unlock()
 	known := c.plans.Load()
 	grown := map[planKey]*plan{k: p}
-	if known != nil {
-		if len(*known) >= maxPlans {
-			return
-		}
+	if known != nil && len(*known) < maxPlans {
 		maps.Copy(grown, *known)
 	}
 	c.plans.Store(&grown)
