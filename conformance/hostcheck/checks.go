@@ -258,7 +258,7 @@ func checkFilterMalformed(ctx context.Context, p *probe, f *finding) {
 	}
 }
 
-const benign = `{"name":"undolog-conformance-probe","arguments":{"note":"hello","id":9007199254740993,"text":"gr\u00fc\u00dfe \ud83d\ude00 <&>\u2028"}}`
+const benign = `{"name":"undolog-conformance-probe","arguments":{"note":"hello","id":9007199254740993,"text":"gr\u00fc\u00dfe \ud83d\ude00 <&>\u2028"},"_meta":{"org.example/kept":1}}`
 
 // invocation are params of interceptor/invoke; more is appended, beginning with a comma.
 func invocation(name, event, phase, payload, more string) string {

@@ -18,6 +18,7 @@ var faults = map[string]string{
 	"capability-old-place":                   "host/capability",
 	"capability-tools":                       "host/no-tools",
 	"tools":                                  "host/no-tools",
+	"drops-meta":                             "host/result-shape",
 	"names-another":                          "host/hook-event",
 	"name-any-case":                          "host/unknown-name",
 	"name-trimmed":                           "host/unknown-name",

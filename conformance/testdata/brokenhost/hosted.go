@@ -284,6 +284,9 @@ func (h *hosted) change(r object, p *params) object {
 			return r
 		}, bytes.ReplaceAll(changed, []byte(`\u`), []byte("?")))
 	}
+	if is("drops-meta") {
+		changed = bytes.Replace(changed, []byte(`,"_meta":{"org.example/kept":1}`), nil, 1)
+	}
 	if wrapped && !is("unwraps") {
 		changed = json.RawMessage(`{"method":"` + p.Event + `","params":` + string(changed) + `}`)
 	}
