@@ -156,6 +156,12 @@ func (a *adapter) unasked(f *conformance.Fixture) string {
 		if s.Context != nil && s.Context.Principal != "" && a.engine.Tokens[s.Context.Principal] == "" {
 			return "the engine does not know " + s.Context.Principal
 		}
+		if s.Context != nil && s.Context.Protocol != "" && s.Context.Protocol != revisionOf(f) {
+			return "its agent speaks two revisions"
+		}
+		if s.Phase == "response" && s.Op == conformance.OpApply && len(f.Host.Down) > 0 {
+			return "a host that is gone is not there in the request phase either"
+		}
 		if s.Context != nil && s.Context.SessionID != "" {
 			return "how an engine names sessions is its own"
 		}

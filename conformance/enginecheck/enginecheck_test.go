@@ -1,6 +1,8 @@
 package enginecheck_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -147,5 +149,32 @@ func TestRun_FindsNothingWrongWithAGoodEngine(t *testing.T) {
 				t.Errorf("posture %s, agents at %q: %d cases were tried", posture, e.URL, r.Count(conformance.Passed))
 			}
 		}
+	}
+}
+
+// What cannot be asked from outside is no fault of the engine.
+func TestRun_LeavesOutWhatItCannotAsk(t *testing.T) {
+	const guard = `"interceptors":[{"name":"g","type":"validation","behavior":"deny-all","events":["tools/call"],"phases":"both","compat":{"minProtocol":"2026-07-28"}}]`
+	const apply = `{"op":"apply","event":"tools/call","phase":"request","payload":{"name":"echo","arguments":{}},"context":{"protocol":%q},"expect":{"decision":%q}}`
+	fixtures := map[string]string{
+		"two revisions": `{"id":"engine/x","kind":"protocol","posture":"any",` + guard + `,"steps":[` +
+			fmt.Sprintf(apply, "2026-07-28", "deny") + `,` + fmt.Sprintf(apply, "2025-11-25", "allow") + `]}`,
+		"a host that is gone, in the response phase": `{"id":"engine/x","kind":"protocol","posture":"any","host":{"down":["h"]},` + guard +
+			`,"steps":[{"op":"apply","event":"tools/call","phase":"response","payload":{"content":[]},"expect":{"decision":"allow"}}]}`,
+	}
+	program := brokenEngine(t)
+	for name, raw := range fixtures {
+		t.Run(name, func(t *testing.T) {
+			var f conformance.Fixture
+			if err := json.Unmarshal([]byte(raw), &f); err != nil {
+				t.Fatal(err)
+			}
+			e := onStreams(program, "", conformance.PostureClient)
+			e.Configure = func(*conformance.Fixture, map[string]string) (string, error) { return "", nil }
+			r := enginecheck.Run(t.Context(), e, []*conformance.Fixture{&f}, &conformance.Options{Patience: 4})
+			if len(r.Results) != 1 || r.Results[0].Status != conformance.Skipped {
+				t.Errorf("results %+v, want one that is skipped", r.Results)
+			}
+		})
 	}
 }
