@@ -62,39 +62,69 @@ func (c *moveRows) add(row *moveRow) {
 	c.answers = append(c.answers, answerBody(m.Answer))
 }
 
-const insertMoves = `
+const (
+	insertMoves = intoTransition + `
+	FROM unnest(
+	  $3::uuid[], $4::integer[], $5::integer[], $6::timestamptz[],
+	  $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::boolean[], $14::bytea[])` + ifNext
+
+	// insertMoveOne is the same for one row.
+	insertMoveOne = intoTransition + `
+	FROM (VALUES (
+	  $3::uuid, $4::integer, $5::integer, $6::timestamptz,
+	  $7::text, $8::text, $9::text, $10::text, $11::text, $12::text, $13::boolean, $14::bytea))` + ifNext
+
+	intoTransition = `
 	INSERT INTO undolog.transition (
 	  effect, ordinal, attempt, at, is_error, tenant, state, owner, by, reason, continuation, answer_kind, answer)
 	SELECT
 	  n.effect, n.ordinal, n.attempt, COALESCE(n.at, $2::timestamptz, now()), n.is_error, $1::text,
-	  n.state::undolog.state, n.owner, n.by, n.reason, n.continuation, n.answer_kind, n.answer
-	FROM unnest(
-	  $3::uuid[], $4::integer[], $5::integer[], $6::timestamptz[],
-	  $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::boolean[], $14::bytea[])
+	  n.state::undolog.state, n.owner, n.by, n.reason, n.continuation, n.answer_kind, n.answer`
+
+	ifNext = `
 	  AS n(effect, ordinal, attempt, at, state, owner, by, reason, continuation, answer_kind, is_error, answer)
 	ON CONFLICT (effect, ordinal) DO NOTHING
 	RETURNING effect, ordinal, at`
+)
 
 // insert returns the statement for one tenant's moves; won is told of each that was inserted.
 func (c *moveRows) insert(tenant string, now pgtype.Timestamptz, won func(key moveKey, at time.Time)) statement {
 	return statement{
 		sql: insertMoves,
 		args: []any{
-			text(tenant), now, c.ids, c.ordinals, c.attempts, c.ats,
-			c.states, c.owners, c.bys, c.reasons, c.continuations, c.answerKinds, c.isErrors, c.answers,
+			text(tenant), now, flat(c.ids), c.ordinals, c.attempts, flat(c.ats),
+			c.states, c.owners, c.bys, c.reasons, c.continuations, c.answerKinds, c.isErrors, flat(c.answers),
 		},
-		read: func(rows pgx.Rows) error {
-			var id pgtype.UUID
-			var ordinal int
-			var at time.Time
-			for rows.Next() {
-				if err := rows.Scan(&id, &ordinal, &at); err != nil {
-					return err
-				}
-				won(moveKey{id.Bytes, ordinal}, at.UTC())
+		read: readPlaces(won),
+	}
+}
+
+// insert returns the statement for this move alone.
+func (row *moveRow) insert(tenant string, now pgtype.Timestamptz, won func(key moveKey, at time.Time)) statement {
+	m := row.move
+	return statement{
+		sql: insertMoveOne,
+		args: []any{
+			text(tenant), now, pgtype.UUID{Bytes: row.id, Valid: true}, int32(m.Ordinal), int32(m.Attempt), timestamp(m.At),
+			string(m.State), text(cmp.Or(m.Owner, row.owner)), text(m.By), text(m.Reason), text(m.Continuation),
+			string(m.Answer.Kind), m.Answer.IsError, answerBody(m.Answer),
+		},
+		read: readPlaces(won),
+	}
+}
+
+func readPlaces(won func(key moveKey, at time.Time)) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		var id pgtype.UUID
+		var ordinal int
+		var at time.Time
+		for rows.Next() {
+			if err := rows.Scan(&id, &ordinal, &at); err != nil {
+				return err
 			}
-			return nil
-		},
+			won(moveKey{id.Bytes, ordinal}, at.UTC())
+		}
+		return nil
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/undolog/undolog/store"
 )
@@ -211,6 +212,11 @@ func (w *writes) fill(b *pgx.Batch, group []*write) {
 
 func (w *writes) fillTenant(b *pgx.Batch, group []*write) {
 	tenant, now := group[0].tenant, w.driver.clock.param()
+	queueTenant(b, tenant)
+	if len(group) == 1 {
+		queue(b, group[0].lone(now))
+		return
+	}
 	effects, moves := map[uuid.UUID]*write{}, map[moveKey]*write{}
 	var effectRows effectRows
 	var moveRows moveRows
@@ -224,20 +230,24 @@ func (w *writes) fillTenant(b *pgx.Batch, group []*write) {
 			moveRows.add(r.move)
 		}
 	}
-	queueTenant(b, tenant)
 	if len(effects) > 0 {
-		queue(b, effectRows.insert(tenant, now, func(id uuid.UUID, seq int64, at time.Time) {
-			r := effects[id]
-			r.won, r.seq, r.at = true, seq, at
-		}))
+		queue(b, effectRows.insert(tenant, now, func(id uuid.UUID, seq int64, at time.Time) { effects[id].win(seq, at) }))
 	}
 	if len(moves) > 0 {
-		queue(b, moveRows.insert(tenant, now, func(key moveKey, at time.Time) {
-			r := moves[key]
-			r.won, r.at = true, at
-		}))
+		queue(b, moveRows.insert(tenant, now, func(key moveKey, at time.Time) { moves[key].win(0, at) }))
 	}
 }
+
+// lone is the statement of a write with no other of its tenant's beside it.
+func (r *write) lone(now pgtype.Timestamptz) statement {
+	r.won = false // it may have been tried before
+	if r.effect != nil {
+		return r.effect.insert(r.tenant, now, func(_ uuid.UUID, seq int64, at time.Time) { r.win(seq, at) })
+	}
+	return r.move.insert(r.tenant, now, func(_ moveKey, at time.Time) { r.win(0, at) })
+}
+
+func (r *write) win(seq int64, at time.Time) { r.won, r.seq, r.at = true, seq, at }
 
 // compare is the order in which everybody writes.
 func (r *write) compare(s *write) int {
