@@ -248,9 +248,6 @@ func (s *snapshot) take(h *hostEntry, logger *slog.Logger) {
 	s.entries = append(s.entries, h.missing(seen)...)
 }
 
-// Watch has the chain ask a server in the same process again when its interceptors change.
-func (h *localHost) Watch(changed func()) { h.server.Watch(changed) }
-
 var errMissing = errors.New("required interceptor is not there")
 
 func (h *hostEntry) missing(seen map[string]bool) []*entry {

@@ -41,6 +41,9 @@ type localHost struct {
 func (h *localHost) Name() string  { return h.name }
 func (h *localHost) Trusted() bool { return true }
 
+// Watch has the chain ask a server in the same process again when its interceptors change.
+func (h *localHost) Watch(changed func()) { h.server.Watch(changed) }
+
 func (h *localHost) List(context.Context) ([]interceptors.Descriptor, error) {
 	return h.server.List("")
 }
