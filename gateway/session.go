@@ -505,28 +505,24 @@ func (s *session) closeUpstream() {
 		}
 		close(closed)
 	}()
-	if await(stuckAfter, closed) {
+	if await(stuckAfter, closed, nil) {
 		return
 	}
 	s.cancel()
 	s.agent.Close()
-	if !await(stuckAfter, closed) {
+	if !await(stuckAfter, closed, nil) {
 		s.logger.Error("session ends with a message that the agent does not take")
 	}
 }
 
 const stuckAfter = 10 * time.Second
 
-// await reports whether one of the channels was closed within d.
-func await(d time.Duration, chans ...<-chan struct{}) bool {
+// await reports whether one of the channels, of which the second may be nil, was closed within d.
+func await(d time.Duration, first, second <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
-	var second <-chan struct{}
-	if len(chans) > 1 {
-		second = chans[1]
-	}
 	select {
-	case <-chans[0]:
+	case <-first:
 		return true
 	case <-second:
 		return true
