@@ -12,11 +12,10 @@ import (
 // HTTP the SDK gives no way to its connections, but the stream is ours as well.
 func (s *Server) announceOn(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	stream := &eventStream{ResponseWriter: w}
+	defer stream.end()
 	n := &news{server: s, send: stream.announce}
-	stop := s.changes.add(n.tell)
+	defer s.changes.add(n.tell)()
 	next.ServeHTTP(stream, r)
-	stop()
-	stream.end()
 }
 
 // eventStream lets events of ours between those that a handler writes, each by one Write.
