@@ -22,8 +22,8 @@ func Valid(src []byte) bool {
 }
 
 // plain writes the canonical form of texts as programs send them: names of ASCII without escapes, strings
-// with no escape but the short ones, plain numbers, moderate nesting. It is several times as fast as jsontext, and decides
-// nothing about any other text: read reports false, and jsontext judges.
+// with no escape but the short ones, plain numbers, moderate nesting. It is several times as fast as
+// jsontext, and decides nothing about any other text: read reports false, and jsontext judges.
 type plain struct {
 	src     []byte
 	at      int
@@ -195,7 +195,7 @@ func (p *plain) fraction(literal []byte) bool {
 }
 
 func (p *plain) array(depth int) bool {
-	p.open('[')
+	p.mark('[')
 	if p.peek() == ']' {
 		return p.close(']')
 	}
@@ -205,7 +205,7 @@ func (p *plain) array(depth int) bool {
 		}
 		switch p.peek() {
 		case ',':
-			p.open(',')
+			p.mark(',')
 		case ']':
 			return p.close(']')
 		default:
@@ -215,7 +215,7 @@ func (p *plain) array(depth int) bool {
 }
 
 func (p *plain) object(depth int) bool {
-	p.open('{')
+	p.mark('{')
 	if p.peek() == '}' {
 		return p.close('}')
 	}
@@ -226,7 +226,7 @@ func (p *plain) object(depth int) bool {
 		}
 		switch p.peek() {
 		case ',':
-			p.open(',')
+			p.mark(',')
 		case '}':
 			return p.sort(p.members[first:]) && p.close('}')
 		default:
@@ -244,7 +244,7 @@ func (p *plain) member(depth int) bool {
 		return false
 	}
 	m.nameEnd = len(p.dst) - 1
-	p.open(':')
+	p.mark(':')
 	if !p.value(depth) {
 		return false
 	}
@@ -283,13 +283,13 @@ func (p *plain) sort(members []plainMember) bool {
 
 func (p *plain) name(m plainMember) []byte { return p.dst[m.start:m.nameEnd] }
 
-// open and close copy the byte that stands here.
-func (p *plain) open(c byte) {
+// mark and close copy the punctuation that stands here.
+func (p *plain) mark(c byte) {
 	p.dst = append(p.dst, c)
 	p.at++
 }
 
 func (p *plain) close(c byte) bool {
-	p.open(c)
+	p.mark(c)
 	return true
 }
