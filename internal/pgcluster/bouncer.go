@@ -79,11 +79,10 @@ func (b *Bouncer) configure(server *url.URL, port int, db *Database, opts *Bounc
 	}
 	users := filepath.Join(b.sentry.dir, "users")
 	conf := filepath.Join(b.sentry.dir, "pgbouncer.ini")
-	err := errors.Join(
+	return errors.Join(
 		os.WriteFile(users, fmt.Appendf(nil, "%q %q\n", db.Name, db.Password), 0o600), giveAway(users),
 		os.WriteFile(conf, fmt.Appendf(nil, bouncerConf, db.Name, server.Hostname(), serverPort(server), db.Name, port, users, size), 0o600),
 		giveAway(conf))
-	return err
 }
 
 func serverPort(u *url.URL) string {

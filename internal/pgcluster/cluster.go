@@ -176,7 +176,6 @@ func (c *Cluster) PID() int {
 // Log is the file that the server logs to.
 func (c *Cluster) Log() string { return filepath.Join(c.sentry.dir, "log") }
 
-// Data is the cluster's data directory.
 func (c *Cluster) data() string { return filepath.Join(c.sentry.dir, "data") }
 
 func (c *Cluster) lastWords() []byte {
