@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -169,6 +170,7 @@ func TestProxy_GoesSilentAtTheByte(t *testing.T) {
 	p.StallAfter(pgtest.ToServer, 3)
 	send(t, conn, "12345")
 	for p.Stalls() == 0 {
+		runtime.Gosched()
 	}
 	conn.Close()
 	select {
@@ -194,6 +196,7 @@ func TestProxy_Pause(t *testing.T) {
 		line <- s
 	}()
 	for to, _ := p.Passed(); to < 5; to, _ = p.Passed() { // until the server has it
+		runtime.Gosched()
 	}
 	select {
 	case s := <-line:
