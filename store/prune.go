@@ -31,12 +31,9 @@ func Unpruned(a effect.Answer, at time.Time) effect.Answer {
 		return a
 	}
 	text := "This call was answered at " + at.UTC().Format(time.RFC3339) + ". The recorded answer is no longer kept. The call was not run again."
-	var body any
-	switch {
-	case a.Kind == effect.AnswerError:
+	var body any = prunedResult{Content: []textBlock{{Type: "text", Text: text}}, IsError: a.IsError, ResultType: "complete"}
+	if a.Kind == effect.AnswerError {
 		body = prunedError{Code: codePruned, Message: text}
-	default:
-		body = prunedResult{Content: []textBlock{{Type: "text", Text: text}}, IsError: a.IsError, ResultType: "complete"}
 	}
 	encoded, err := json.Marshal(body)
 	if err != nil {
