@@ -16,8 +16,8 @@
 //	                         │ response phase  mutators ─▶ validators ◀───┘
 //	requester ◀── Reply ─────┘                       Reply.Delivered
 //
-// Settled runs outside the plan, its deadlines and the caller's context, so that an end on which no
-// response phase runs is seen too: an error answer, a panic, a broken connection, an operation that a
+// Settled is no part of a plan: no deadline and no caller that leaves keeps it from running, and an end on
+// which no response phase runs is seen too: an error answer, a panic, a broken connection, an operation that a
 // later interceptor stopped.
 //
 //	c, err := chain.New(&chain.Options{Logger: logger})

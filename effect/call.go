@@ -9,8 +9,8 @@ import (
 const DefaultTenant = "default"
 
 // Call is one governed tools/call as it is about to go out: the final arguments, who calls, and the
-// handles by which it may be recognised. A transport session, a JSON-RPC id and a trace id are never
-// identity; they are kept as attribution.
+// handles by which it may be recognised. It is never recognised by a session, a request id or a trace, which
+// change with a retry; what is kept of them only says where the call came from.
 type Call struct {
 	Tenant     string          // defaults to DefaultTenant
 	Principal  string          // who calls; empty when nothing says so

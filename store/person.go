@@ -22,9 +22,9 @@ type ResolveParams struct {
 
 var errNobody = errors.New("who says so is missing")
 
-// Resolve settles an effect that is in doubt or waiting by a person's word. A committed effect without a
-// result replays a text that says who confirmed it and when. Anything else is a *ConflictError with the
-// effect as it is; a late answer of the attempt is noted afterwards and changes nothing.
+// Resolve settles an effect that is in doubt or waiting by a person's word. Where that is committed and
+// nobody knows the answer, replays say by whom and when it was settled. Anything else is a *ConflictError with
+// the effect as it is; a late answer of the attempt is noted afterwards and changes nothing.
 func (l *Log) Resolve(ctx context.Context, p ResolveParams) (*effect.Record, error) {
 	record, err := l.resolve(ctx, &p)
 	if err != nil {
