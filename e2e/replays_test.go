@@ -9,7 +9,7 @@ import (
 	"github.com/undolog/undolog/internal/mcptest"
 )
 
-// U48: the forty thousandth replay is the recorded answer still, costs what the first one cost, and what
+// The forty thousandth replay is the recorded answer still, costs what the first one cost, and what
 // `undolog show` prints stays readable.
 func TestReplays_fortyThousand(t *testing.T) {
 	replays := 40_000

@@ -69,7 +69,7 @@ func TestRead_RunsWithoutALog(t *testing.T) {
 	}
 }
 
-// U30 and its like: what becomes of the same call again.
+// What becomes of the same call again.
 func TestRepeats(t *testing.T) {
 	t.Run("delivered, without a policy: a new one", func(t *testing.T) {
 		w := newWorld(t)
@@ -102,7 +102,7 @@ func TestRepeats(t *testing.T) {
 			t.Errorf("the event names effect %s", ev[0].Effect)
 		}
 	})
-	t.Run("a replay is not what the first caller was given", func(t *testing.T) { // P38
+	t.Run("a replay is not what the first caller was given", func(t *testing.T) {
 		w := newWorld(t)
 		w.alice().with(exchange("1")).run(keyed, paid)
 		first := w.alice().with(exchange("2")).mustRespond(keyed)

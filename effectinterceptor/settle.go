@@ -22,9 +22,8 @@ type End struct {
 
 // Settled records the end of the dispatch of an exchange: once with what is first known, and once more
 // if an answer still comes after it was lost, or if the first answer was the handle of a task that has ended
-// now. It returns when the outcome is durable, or when the log
-// goes on recording it by itself; an exchange that is no effect, or that was answered or settled already,
-// is ignored.
+// now. It returns when the outcome is durable, or when the log goes on recording it by itself; an exchange
+// that is no effect, or that was answered or settled already, is ignored.
 func (i *Interceptors) Settled(ctx context.Context, exchange string, end End) {
 	o := i.open.only(localExchange(exchange))
 	again := false
