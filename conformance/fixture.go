@@ -180,8 +180,9 @@ type Question struct {
 	Answer json.RawMessage `json:"answer"` // result
 }
 
-// Request is one request to the host's endpoint, on a connection of its own. Without Bare it is completed to a right request of
-// revision 2026-07-28, or of Revision: headers, jsonrpc, id and _meta; Headers of an empty value are left out.
+// Request is one request to the host's endpoint, on a connection of its own. Without Bare it is completed to
+// a right request of revision 2026-07-28, or of Revision: headers, jsonrpc, id and _meta; Headers of an empty
+// value are left out.
 type Request struct {
 	Verb     string            `json:"verb,omitempty"`     // defaults to POST
 	Revision string            `json:"revision,omitempty"` // defaults to 2026-07-28

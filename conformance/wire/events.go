@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// longestStream bounds what is read of one stream.
+// longestStream bounds what is read of one stream, or of a body that is none.
 const longestStream = 64 << 20
 
 // events takes what a stream says and returns the response in it: the last message that is no request.

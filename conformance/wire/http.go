@@ -209,7 +209,7 @@ func (h *HTTP) do(ctx context.Context, verb string, headers map[string]string, b
 		}
 		a.Raw, err = h.events(ctx, res.Body)
 	} else {
-		a.Raw, err = io.ReadAll(io.LimitReader(res.Body, 64<<20))
+		a.Raw, err = io.ReadAll(io.LimitReader(res.Body, longestStream))
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("read answer: %w", err)
