@@ -84,7 +84,7 @@ type HTTPHandler struct {
 
 	life context.Context
 	end  context.CancelFunc
-	work sync.WaitGroup // the sessions' relays
+	work sync.WaitGroup // the sessions' relays, and requests without a session
 
 	conns receiptConns // of Serve
 
@@ -109,7 +109,8 @@ func NewHTTPHandler(gw *Gateway, o *HTTPOptions) *HTTPHandler {
 // ServeHTTP serves one HTTP request of an agent.
 func (h *HTTPHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.guard.ServeHTTP(w, r) }
 
-// Close ends all sessions as if their agents had gone, and waits until each has drained or ctx ends.
+// Close ends all sessions as if their agents had gone, refuses requests from then on, and waits until each
+// session has drained and each tool call without one is answered, or ctx ends.
 func (h *HTTPHandler) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closed = true

@@ -68,13 +68,23 @@ func (h *HTTPHandler) callerOf(r *http.Request) AgentInfo {
 	return info
 }
 
-// doStateless relays one request and what belongs to it.
+// doStateless relays one request and what belongs to it. An end of ours awaits a tool's answer, as it does
+// in sessions, and cuts off whatever else may go on for ever.
 func (h *HTTPHandler) doStateless(w http.ResponseWriter, r *http.Request, m *Message) {
+	if !h.begin() {
+		w.Header().Set("Retry-After", "1")
+		writeError(w, http.StatusServiceUnavailable, m.ID, codeInternal, "this gateway is about to end and takes no more calls: nothing was sent")
+		return
+	}
+	defer h.work.Done()
 	stream := newAnswerStream(w, r, true)
 	stream.single, stream.before = true, statelessStatus
 	defer stream.close()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	if m.Method != methodToolsCall {
+		defer context.AfterFunc(h.life, cancel)()
+	}
 	pinged := make(chan struct{})
 	go func() {
 		defer close(pinged)
@@ -83,12 +93,23 @@ func (h *HTTPHandler) doStateless(w http.ResponseWriter, r *http.Request, m *Mes
 	err := h.gw.Do(ctx, h.callerOf(r), m, func(out *Message) error {
 		return stream.send(out, out.IsResponse())
 	})
-	if err != nil && r.Context().Err() == nil {
+	if err != nil && ctx.Err() == nil {
 		h.logger.Warn("request not relayed", slog.String("method", m.Method), slog.Any("error", err))
 		stream.send(NewError(m.ID, codeInternal, err.Error(), nil), true) // a stream that is closed already has had its answer
 	}
 	cancel()
 	<-pinged
+}
+
+// begin counts a request as work that Close waits for; false once it has been called.
+func (h *HTTPHandler) begin() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return false
+	}
+	h.work.Add(1)
+	return true
 }
 
 // statelessStatus is the HTTP status that goes with a first message.
