@@ -9,13 +9,18 @@ import (
 	"github.com/undolog/undolog/internal/mcptest"
 )
 
-// rounds is how often each edge is tried; make soak tries more.
-func rounds() int {
-	if os.Getenv("UNDOLOG_SOAK") != "" {
-		return 500
-	}
-	return 50
+// crashPlaces are where the log is while gateways are killed, and how often each edge is tried there; make
+// soak tries ten times as often.
+var crashPlaces = []struct {
+	name   string
+	world  func(t testing.TB) *world
+	rounds int
+}{
+	{"SQLite", func(t testing.TB) *world { return newWorld(t, "faults") }, 50},
+	{"PostgreSQL", func(t testing.TB) *world { return newWorld(t, "faults").onPostgres() }, 3},
 }
+
+func soaking() bool { return os.Getenv("UNDOLOG_SOAK") != "" }
 
 // The edges of one call at which the gateway is killed, as SIGKILL kills. in says in which states the
 // effect may be found afterwards, per tier; "" is no record.
@@ -33,23 +38,28 @@ var edges = []struct {
 }
 
 func TestCrash_everyEdgeOfACall(t *testing.T) {
-	for _, edge := range edges {
-		t.Run(edge.name, func(t *testing.T) {
-			t.Parallel()
-			for round := range rounds() {
-				crashRound(t, edge.name, edge.effects, edge.state, round)
-				if t.Failed() {
-					return
+	for _, place := range crashPlaces {
+		rounds := place.rounds
+		if soaking() {
+			rounds *= 10
+		}
+		for _, edge := range edges {
+			t.Run(edge.name+" on "+place.name, func(t *testing.T) {
+				t.Parallel()
+				for round := range rounds {
+					crashRound(place.world(t), edge.name, edge.effects, edge.state, round)
+					if t.Failed() {
+						return
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 }
 
 // crashRound makes one irreversible and one idempotent call, each with a gateway that dies at the edge,
 // and sends each again through a new one on the same log.
-func crashRound(t *testing.T, edge string, effects int, state string, round int) {
-	w := newWorld(t, "faults")
+func crashRound(w *world, edge string, effects int, state string, round int) {
 	for _, call := range []struct{ tool, arguments string }{
 		{"charge", fmt.Sprintf(`{"account":"a%d","amount":10}`, round)},
 		{"set_limit", fmt.Sprintf(`{"account":"a%d","limit":10}`, round)},
@@ -57,7 +67,7 @@ func crashRound(t *testing.T, edge string, effects int, state string, round int)
 		w.dieAt(edge, call.tool, call.arguments)
 		dead := w.effects(call.tool)
 		if effects >= 0 && dead != effects {
-			t.Errorf("%s: %d effects when the gateway died, want %d", call.tool, dead, effects)
+			w.t.Errorf("%s: %d effects when the gateway died, want %d", call.tool, dead, effects)
 		}
 		if state != "" && call.tool == "charge" {
 			w.eventually("the dead claim to show as "+state, func() bool { return w.only(call.tool).State == state })

@@ -90,9 +90,17 @@ func shellLines(t *testing.T, path string) []string {
 	return lines
 }
 
+// What stands in the README for a database, and for an address to listen at.
+const readmeDatabase = "postgres://undolog@db.example/undolog"
+
+var readmeAddress = regexp.MustCompile(`127\.0\.0\.1:84[67]\d`)
+
 // runReadmeLine runs one undolog command of the README as it stands, in a directory with what it needs.
 func runReadmeLine(t *testing.T, line string) {
 	w := newWorld(t, "faults")
+	if strings.Contains(line, readmeDatabase) {
+		w.onPostgres()
+	}
 	w.dieAt("after-answer", "charge", charge10)
 	id := w.lost(t)
 	if strings.Contains(line, " again ") {
@@ -103,9 +111,8 @@ func runReadmeLine(t *testing.T, line string) {
 	}
 	writeFile(t, filepath.Join(w.dir, "tokens.yaml"), "- {token: aaaaaaaaaaaaaaaaaaaa, principal: alice}\n")
 	line = strings.ReplaceAll(line, "0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42", id)
-	for _, address := range []string{"127.0.0.1:8460", "127.0.0.1:8461"} {
-		line = strings.ReplaceAll(line, address, "127.0.0.1:0")
-	}
+	line = readmeAddress.ReplaceAllString(line, "127.0.0.1:0")
+	line = strings.ReplaceAll(line, readmeDatabase, w.db)
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
 	cmd.Dir = w.dir
 	cmd.Env = append(os.Environ(), "UNDOLOG_DB="+w.db, "MCP_TOKEN=Bearer x",

@@ -55,3 +55,12 @@ func (o *lockedOutput) String() string {
 	defer o.mu.Unlock()
 	return o.text.String()
 }
+
+func readFile(t testing.TB, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

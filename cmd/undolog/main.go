@@ -144,7 +144,7 @@ starts; on the command line it is seen by everybody on the machine. Parameters o
   pool_max_conns           connections that one process has at the most (default 16; 2 are enough for it to
                            work: none is held while a tool runs)
   pool_max_conn_lifetime   how long one is used (default 1h)
-  default_query_exec_mode  exec, where PgBouncer shares connections by transaction; found out without it
+  default_query_exec_mode  cache_describe, where PgBouncer shares connections by transaction; found out without it
 
 The role must be no superuser and must not bypass row-level security: it keeps the tenants apart. It owns
 the database, or has been granted what docs/postgres.md lists.`,
