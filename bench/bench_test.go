@@ -27,7 +27,7 @@ func TestBench(t *testing.T) {
 		t.Fatalf("%v\n%s", err, &messages)
 	}
 	for _, want := range []string{
-		"request phase", "response phase", "allocations of a call", "of a read, stdio", "of a write, stdio",
+		"request phase", "response phase", "allocations of a whole call", "of a read, stdio", "of a write, stdio",
 		"what the log adds", "callers: 1 ", "callers: 8 ", "callers: 64 ", "20 calls", "100 calls", "200 calls",
 	} {
 		if !strings.Contains(string(out), want) {

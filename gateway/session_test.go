@@ -347,7 +347,10 @@ func TestServe_upstreamThatKeepsDyingRests(t *testing.T) {
 			return nil, errors.New("no more of it")
 		}
 		conn, life := newPipe(t, nil)
-		life.hang()
+		go func() { // dead before its first call, it would never have been started
+			<-life.lines
+			life.hang()
+		}()
 		return conn, nil
 	}})
 	for id := range 10 {
