@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // errUnbound says that row-level security would not keep the tenants apart.
@@ -50,27 +52,28 @@ func (d *Driver) checkServer(ctx context.Context) error {
 
 // checkPolicies refuses tables whose policies do not hold for everybody.
 func (d *Driver) checkPolicies(ctx context.Context) error {
-	rows, err := d.pool.Query(ctx, `
-		SELECT c.relname
-		FROM pg_class c
-		WHERE c.relnamespace = 'undolog'::regnamespace
-		  AND c.relname IN ('effect', 'transition', 'delivery', 'event', 'tool')
-		  AND NOT (c.relrowsecurity AND c.relforcerowsecurity
-		           AND EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid))
-		ORDER BY c.relname`)
-	if err != nil {
+	var tables []string
+	err := d.retry(ctx, func(ctx context.Context) error {
+		rows, err := d.pool.Query(ctx, `
+			SELECT c.relname
+			FROM pg_class c
+			WHERE c.relnamespace = 'undolog'::regnamespace
+			  AND c.relname IN ('effect', 'transition', 'delivery', 'event', 'tool')
+			  AND NOT (c.relrowsecurity AND c.relforcerowsecurity
+			           AND EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid))
+			ORDER BY c.relname`)
+		if err != nil {
+			return err
+		}
+		tables, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	if err != nil || len(tables) == 0 {
 		return err
 	}
 	var fixes []string
-	for rows.Next() {
-		var table string
-		if err := rows.Scan(&table); err != nil {
-			return err
-		}
+	for _, table := range tables {
 		fixes = append(fixes, fmt.Sprintf("ALTER TABLE undolog.%s ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;", table))
-	}
-	if err := rows.Err(); err != nil || len(fixes) == 0 {
-		return err
 	}
 	return fmt.Errorf("%w: as the owner of the tables run: %s", errUnbound, strings.Join(fixes, " "))
 }
@@ -80,9 +83,12 @@ func (d *Driver) readClock(ctx context.Context) error {
 	var best anchor
 	quickest := time.Duration(-1)
 	for range 5 {
-		var database time.Time
-		sent := time.Now()
-		if err := d.pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&database); err != nil {
+		var sent, database time.Time
+		err := d.retry(ctx, func(ctx context.Context) error {
+			sent = time.Now()
+			return d.pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&database)
+		})
+		if err != nil {
 			return err
 		}
 		if took := time.Since(sent); quickest < 0 || took < quickest {

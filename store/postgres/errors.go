@@ -69,13 +69,12 @@ func isRefusal(err error) bool {
 	return conflict || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrClosed)
 }
 
-// explain says what a person can do about an error of the database.
+var errRights = errors.New("the role has not the rights that the log needs (see docs/postgres.md for the GRANTs)")
+
+// explain says, once, what a person can do about an error of the database.
 func explain(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case code(err) == insufficientRights:
-		return fmt.Errorf("the role has not the rights that the log needs (see docs/postgres.md for the GRANTs): %w", err)
+	if code(err) == insufficientRights && !errors.Is(err, errRights) {
+		return fmt.Errorf("%w: %w", errRights, err)
 	}
 	return err
 }

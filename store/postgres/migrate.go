@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -35,7 +37,8 @@ type Migration struct {
 }
 
 // Migrate brings the database to this program's schema. Any number of programs may do so at once: one does,
-// and the others find it done. Programs of the version before may go on meanwhile.
+// and the others find it done. Programs of the version before may go on meanwhile. A newer schema stays as it
+// is, and is store.ErrSchema when it says that this program cannot use it.
 func Migrate(ctx context.Context, url string) error {
 	if err := withDatabase(url, func(db *sql.DB) error { return migrate(ctx, db) }); err != nil {
 		return fmt.Errorf("migrate log: %w", explain(err))
@@ -43,7 +46,8 @@ func Migrate(ctx context.Context, url string) error {
 	return nil
 }
 
-// Status tells which migrations were applied to the database, oldest first.
+// Status tells which migrations were applied to the database, oldest first. Those of a newer program have no
+// name.
 func Status(ctx context.Context, url string) (steps []Migration, err error) {
 	err = withDatabase(url, func(db *sql.DB) error {
 		steps, err = status(ctx, db)
@@ -79,8 +83,13 @@ func migrate(ctx context.Context, db *sql.DB) (err error) {
 	if _, err := lock.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtextextended('undolog.migrate', 0))`); err != nil {
 		return err
 	}
-	if version, err := version(ctx, db); err != nil || version >= schemaVersion {
+	switch version, err := version(ctx, db); {
+	case err != nil:
 		return err
+	case version > schemaVersion:
+		return checkCompatible(ctx, db, version)
+	case version == schemaVersion:
+		return nil
 	}
 	// Not IF NOT EXISTS alone: who may not create schemas may still use one that was made for it.
 	if _, err := db.ExecContext(ctx, `
@@ -125,6 +134,11 @@ func status(ctx context.Context, db *sql.DB) ([]Migration, error) {
 		at, done := applied[s.Version]
 		steps = append(steps, Migration{Version: s.Version, Name: s.Path, Applied: done, AppliedAt: at})
 	}
+	for _, v := range slices.Sorted(maps.Keys(applied)) {
+		if v > schemaVersion {
+			steps = append(steps, Migration{Version: v, Applied: true, AppliedAt: applied[v]})
+		}
+	}
 	return steps, nil
 }
 
@@ -160,25 +174,29 @@ func version(ctx context.Context, db *sql.DB) (v int64, err error) {
 
 // checkSchema migrates an older schema, unless that is somebody else's to do.
 func (d *Driver) checkSchema(ctx context.Context, url string, noMigrate bool) error {
-	return withDatabase(url, func(db *sql.DB) error {
-		v, err := version(ctx, db)
-		switch {
-		case err != nil:
+	var v int64
+	err := d.retry(ctx, func(ctx context.Context) error {
+		return withDatabase(url, func(db *sql.DB) (err error) {
+			v, err = version(ctx, db)
 			return err
-		case v > schemaVersion:
-			return checkCompatible(ctx, db, v)
-		case v == schemaVersion:
-			return nil
-		case noMigrate:
-			return fmt.Errorf("%w: the database has version %d and this program needs %d; run: undolog migrate up", store.ErrSchema, v, schemaVersion)
-		}
-		err = migrate(ctx, db)
-		if code(err) == insufficientRights {
-			return fmt.Errorf("%w: the database has version %d, this program needs %d and its role may not migrate; as a role that may, run: undolog migrate up: %w",
-				store.ErrSchema, v, schemaVersion, err)
-		}
-		return err
+		})
 	})
+	switch {
+	case err != nil:
+		return err
+	case v == schemaVersion:
+		return nil
+	case v > schemaVersion:
+		return withDatabase(url, func(db *sql.DB) error { return checkCompatible(ctx, db, v) })
+	case noMigrate:
+		return fmt.Errorf("%w: the database has version %d and this program needs %d; run: undolog migrate up", store.ErrSchema, v, schemaVersion)
+	}
+	err = withDatabase(url, func(db *sql.DB) error { return migrate(ctx, db) })
+	if code(err) == insufficientRights {
+		return fmt.Errorf("%w: the database has version %d, this program needs %d and its role may not migrate; as a role that may, run: undolog migrate up: %w",
+			store.ErrSchema, v, schemaVersion, err)
+	}
+	return err
 }
 
 func checkCompatible(ctx context.Context, db *sql.DB, v int64) error {

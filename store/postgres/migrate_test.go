@@ -63,9 +63,27 @@ func TestMigrate(t *testing.T) {
 		conn := connect(t, db.URL)
 		execute(t, conn, `INSERT INTO undolog.goose_db_version (version_id, is_applied) VALUES (99, true)`)
 		claimed(t, open(t, db.URL, nil), keyed(t, "default", "k"))
+		if err := postgres.Migrate(t.Context(), db.URL); err != nil {
+			t.Errorf("Migrate = %v, want nothing to do", err)
+		}
 		execute(t, conn, `UPDATE undolog.compatibility SET oldest = 99`)
 		if _, err := postgres.Open(t.Context(), db.URL, nil); !errors.Is(err, store.ErrSchema) {
 			t.Errorf("Open = %v, want ErrSchema", err)
+		}
+		if err := postgres.Migrate(t.Context(), db.URL); !errors.Is(err, store.ErrSchema) {
+			t.Errorf("Migrate = %v, want ErrSchema", err)
+		}
+	})
+	t.Run("steps of a newer program are told", func(t *testing.T) {
+		db := pgtest.New(t)
+		open(t, db.URL, nil)
+		execute(t, connect(t, db.URL), `INSERT INTO undolog.goose_db_version (version_id, is_applied) VALUES (99, true)`)
+		steps, err := postgres.Status(t.Context(), db.URL)
+		if err != nil || len(steps) < 2 {
+			t.Fatalf("Status = %v, %v", steps, err)
+		}
+		if last := steps[len(steps)-1]; last.Version != 99 || !last.Applied || last.Name != "" {
+			t.Errorf("the last step is %+v, want 99 without a name, applied", last)
 		}
 	})
 }

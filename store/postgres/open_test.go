@@ -1,0 +1,41 @@
+package postgres_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/undolog/undolog/internal/pgtest"
+	"github.com/undolog/undolog/store/postgres"
+)
+
+func TestOpen(t *testing.T) {
+	t.Run("a connection that breaks anywhere on the way is made again", func(t *testing.T) {
+		db := pgtest.New(t)
+		open(t, db.URL, nil)
+		proxy := pgtest.NewProxy(t, db.URL)
+		_, before := proxy.Passed()
+		open(t, proxy.URL, nil)
+		_, after := proxy.Passed()
+		for at := int64(1); at < after-before; at += 97 {
+			proxy.CutAfter(pgtest.ToClient, at)
+			d, err := postgres.Open(t.Context(), proxy.URL, nil)
+			proxy.Disarm()
+			if err != nil {
+				t.Errorf("cut after %d bytes: Open = %v", at, err)
+				continue
+			}
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	t.Run("a role without rights is told so once", func(t *testing.T) {
+		db := pgtest.New(t)
+		open(t, db.URL, nil)
+		execute(t, connect(t, db.URL), `REVOKE SELECT ON undolog.goose_db_version FROM `+db.Name)
+		_, err := postgres.Open(t.Context(), db.URL, nil)
+		if err == nil || strings.Count(err.Error(), "docs/postgres.md") != 1 {
+			t.Errorf("Open = %v, want the place of the GRANTs in it once", err)
+		}
+	})
+}
