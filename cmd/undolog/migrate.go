@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -83,7 +84,7 @@ func printSteps(cmd *cobra.Command, p place, steps []schemaStep) error {
 		} else {
 			missing++
 		}
-		rows = append(rows, []string{fmt.Sprint(s.version), s.name, taken})
+		rows = append(rows, []string{fmt.Sprint(s.version), cmp.Or(s.name, "(of a newer undolog)"), taken})
 	}
 	if err := table(cmd.OutOrStdout(), rows); err != nil {
 		return err
@@ -117,7 +118,7 @@ func (p place) migrate(ctx context.Context) error {
 	return d.Close()
 }
 
-// steps are those that this program knows, oldest first.
+// steps are those that this program knows, and those of a newer one that the database has, oldest first.
 func (p place) steps(ctx context.Context) ([]schemaStep, error) {
 	if err := p.isThere(); err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 
@@ -51,16 +52,33 @@ var errAddress = usagef("--db: the address cannot be read: want postgres://ROLE:
 
 // check refuses an address that cannot be read. It says nothing of it: any part may be one of a password.
 func (p place) check() error {
-	if !p.inPostgres() {
-		if scheme, _, isURL := strings.Cut(string(p), "://"); isURL {
-			return usagef("--db: a log is kept in a SQLite file or behind postgres://, not behind %s://", scheme)
+	if p.inPostgres() {
+		if _, err := url.Parse(string(p)); err != nil || p.hasLooseAt() {
+			return errAddress
 		}
 		return nil
 	}
-	if _, err := url.Parse(string(p)); err != nil {
+	if scheme, _, isURL := strings.Cut(string(p), "://"); isURL {
+		return usagef("--db: a log is kept in a SQLite file or behind postgres://, not behind %s://", scheme)
+	}
+	if meantForPostgres.MatchString(string(p)) {
 		return errAddress
 	}
 	return nil
+}
+
+// meantForPostgres is how addresses of databases begin that would pass for the name of a file: libpq's
+// key=value words, and URLs that lack slashes. A file of such a name is ./NAME.
+var meantForPostgres = regexp.MustCompile(`(?i)^\s*(postgres(ql)?:|(host|hostaddr|port|dbname|user|password|passfile|service|sslmode)\s*=)`)
+
+// hasLooseAt reports whether a @ stands in the role or the password as it is: net/url ends the password at the
+// last one, pgx at the first, and would say the rest as the name of a host.
+func (p place) hasLooseAt() bool {
+	_, address, _ := strings.Cut(string(p), "://")
+	if end := strings.IndexAny(address, "/?#"); end >= 0 {
+		address = address[:end]
+	}
+	return strings.Count(address, "@") > 1
 }
 
 // String is the place as it may be shown: without role, password and parameters.
