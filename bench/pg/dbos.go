@@ -43,7 +43,7 @@ func (b *bench) buildDBOS(ctx context.Context) (string, error) {
 }
 
 // workflows is the way of DBOS.
-func workflows(program string) func(context.Context, *pgcluster.Database, int) (worker, error) {
+func workflows(program string) openWorker {
 	return func(ctx context.Context, db *pgcluster.Database, callers int) (worker, error) {
 		return openDBOS(ctx, program, db, callers)
 	}

@@ -68,7 +68,7 @@ func openLog(ctx context.Context, db *pgcluster.Database, open opener) (*store.L
 }
 
 // effects is the way of whole effects on the log that open opens.
-func effects(open opener) func(context.Context, *pgcluster.Database, int) (worker, error) {
+func effects(open opener) openWorker {
 	return func(ctx context.Context, db *pgcluster.Database, _ int) (worker, error) {
 		log, err := openLog(ctx, db, open)
 		if err != nil {
@@ -129,7 +129,7 @@ type replays struct {
 const replayed = 1000 // different calls
 
 // replay is the way of it. The log that replays is another one than that which has settled.
-func replay(open opener) func(context.Context, *pgcluster.Database, int) (worker, error) {
+func replay(open opener) openWorker {
 	return func(ctx context.Context, db *pgcluster.Database, _ int) (worker, error) {
 		params, err := finished(ctx, db, open)
 		if err != nil {
@@ -163,7 +163,7 @@ func finished(ctx context.Context, db *pgcluster.Database, open opener) (params 
 }
 
 func (w *replays) work(ctx context.Context, callers int, d time.Duration) (*tally, error) {
-	return forAWhile(ctx, callers, d, func(int) error { return nil }, w.replay)
+	return forAWhile(ctx, callers, d, nothing, w.replay)
 }
 
 func (w *replays) replay(ctx context.Context, i int, _ *stopwatch) error {
@@ -193,7 +193,7 @@ func onPostgres(ctx context.Context, db *pgcluster.Database) (store.Driver, erro
 }
 
 // bounced is a way whose database is reached through PgBouncer.
-func bounced(open func(context.Context, *pgcluster.Database, int) (worker, error)) func(context.Context, *pgcluster.Database, int) (worker, error) {
+func bounced(open openWorker) openWorker {
 	return func(ctx context.Context, db *pgcluster.Database, callers int) (worker, error) {
 		bouncer, err := pgcluster.NewBouncer(ctx, db, nil)
 		if err != nil {

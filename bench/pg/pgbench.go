@@ -50,7 +50,7 @@ func makeBaseline(ctx context.Context, db *pgcluster.Database) error {
 }
 
 // scripted is the way of a script, with so many bytes of payload.
-func (b *bench) scripted(script string, payload int) func(context.Context, *pgcluster.Database, int) (worker, error) {
+func (b *bench) scripted(script string, payload int) openWorker {
 	return func(ctx context.Context, db *pgcluster.Database, _ int) (worker, error) {
 		return &pgbench{b, db, script, strings.Repeat("x", payload)}, makeBaseline(ctx, db)
 	}

@@ -30,7 +30,7 @@ func openPlain(ctx context.Context, db *pgcluster.Database, callers int) (worker
 }
 
 func (p *plain) work(ctx context.Context, callers int, d time.Duration) (*tally, error) {
-	return forAWhile(ctx, callers, d, func(int) error { return nil }, p.effect)
+	return forAWhile(ctx, callers, d, nothing, p.effect)
 }
 
 func (p *plain) effect(ctx context.Context, _ int, _ *stopwatch) error {

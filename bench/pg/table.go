@@ -29,20 +29,20 @@ func (t *table) print(w io.Writer) error {
 }
 
 // judge says whether a goal was reached.
-func (t *table) judge(what string, ratio float64, atLeast float64) {
-	verdict := "reached"
-	if ratio < atLeast {
-		verdict = "missed"
-	}
-	t.row(fmt.Sprintf("  goal: %s ≥ %g ×: %.2f, %s", what, atLeast, ratio, verdict))
+func (t *table) judge(what string, ratio, atLeast float64) {
+	t.goal(what, "≥", atLeast, ratio, ratio >= atLeast)
 }
 
-func (t *table) judgeAtMost(what string, ratio float64, atMost float64) {
-	verdict := "reached"
-	if ratio > atMost {
-		verdict = "missed"
+func (t *table) judgeAtMost(what string, ratio, atMost float64) {
+	t.goal(what, "≤", atMost, ratio, ratio <= atMost)
+}
+
+func (t *table) goal(what, relation string, goal, ratio float64, reached bool) {
+	verdict := "missed"
+	if reached {
+		verdict = "reached"
 	}
-	t.row(fmt.Sprintf("  goal: %s ≤ %g ×: %.2f, %s", what, atMost, ratio, verdict))
+	t.row(fmt.Sprintf("  goal: %s %s %g ×: %.2f, %s", what, relation, goal, ratio, verdict))
 }
 
 func millis(d time.Duration) string {

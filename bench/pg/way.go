@@ -18,8 +18,11 @@ import (
 // way is one way of doing the work.
 type way struct {
 	name string
-	open func(ctx context.Context, db *pgcluster.Database, callers int) (worker, error)
+	open openWorker
 }
+
+// openWorker makes what does the work, in a database that is new.
+type openWorker func(ctx context.Context, db *pgcluster.Database, callers int) (worker, error)
 
 // worker does the work for one turn, in a database that is new. Its connections are closed with it.
 type worker interface {
@@ -144,6 +147,9 @@ func forAWhile(ctx context.Context, callers int, d time.Duration, prepare func(n
 	t.warmup = warmup
 	return t, nil
 }
+
+// nothing is to be prepared for some work.
+func nothing(int) error { return nil }
 
 func prepared(ctx context.Context, n, callers int, prepare func(n int) error, do piece) (*tally, error) {
 	if err := prepare(n); err != nil {
