@@ -118,10 +118,10 @@ func inOrder(places map[string]bool) string {
 			list = append(list, place)
 		}
 	}
-	switch all := strings.Join(list, ", "); {
-	case strings.HasPrefix(all, "direct, memory, stdio, http, http-legacy"):
-		return strings.Replace(all, "direct, memory, stdio, http, http-legacy", "library", 1)
-	default:
-		return all
+	const library = "direct, memory, stdio, http, http-legacy"
+	all := strings.Join(list, ", ")
+	if rest, whole := strings.CutPrefix(all, library); whole {
+		return "library" + rest
 	}
+	return all
 }

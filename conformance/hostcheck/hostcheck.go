@@ -194,11 +194,23 @@ func (t *Target) runWire(ctx context.Context, opts *conformance.Options, statele
 	}
 	var chosen []*conformance.Fixture
 	for _, f := range suite {
-		if f.Kind == "wire" && len(f.Interceptors) == 0 && (t.URL != "" || !slices.Contains(f.Needs(), conformance.FeatureHTTP)) && (stateless || f.Steps[0].Request.Revision == wire.Legacy) {
+		if t.canBeAsked(f, stateless) {
 			chosen = append(chosen, f)
 		}
 	}
 	return conformance.Run(ctx, chosen, &wireAdapter{t}, opts)
+}
+
+// canBeAsked reports a wire case that needs no interceptor of its own, nor a transport or a revision that the
+// host has not.
+func (t *Target) canBeAsked(f *conformance.Fixture, stateless bool) bool {
+	switch {
+	case f.Kind != "wire", len(f.Interceptors) > 0:
+		return false
+	case t.URL == "" && slices.Contains(f.Needs(), conformance.FeatureHTTP):
+		return false
+	}
+	return stateless || f.Steps[0].Request.Revision == wire.Legacy
 }
 
 // wireAdapter sends raw requests to the target; it registers nothing.

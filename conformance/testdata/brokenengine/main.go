@@ -1,7 +1,7 @@
 // Command brokenengine is an engine with one fault of choice, for tests of the conformance runner: -fault
 // NAME, or none for a good one. It stands between an agent on standard input and output, or over HTTP with
-// -http, and an MCP server, and asks one interceptor host. It is written without the project's library, so that the two cannot share
-// a mistake.
+// -http, and an MCP server, and asks one interceptor host. It is written without the project's library, so
+// that the two cannot share a mistake.
 package main
 
 import (
