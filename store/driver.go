@@ -7,13 +7,14 @@ import (
 	"github.com/undolog/undolog/effect"
 )
 
-// Driver is one backend of the log. Its methods are the log's verbs; each is one transaction, durable
-// when it returns unless it says otherwise, and safe for concurrent use by any number of processes.
-// A Driver groups concurrent writes by itself and MUST NOT delay a lone one. It returns its own
-// errors; Log wraps them once.
+// Driver is one backend of the log. Its methods are the log's verbs; unless it says otherwise each is one
+// transaction, durable when it returns. All are safe for concurrent use by any number of processes. A Driver
+// groups concurrent writes by itself and MUST NOT delay a lone one. It returns its own errors; Log wraps them
+// once.
 type Driver interface {
-	// Begin gathers the facts about the call, asks effect.Decide and does what the verdict says, in one
-	// transaction: inserts the generation or the attempt, or nothing. It beats the owner's heart when due.
+	// Begin gathers the facts about the call, asks effect.Decide and does what the verdict says: inserts the
+	// generation or the attempt, or nothing. What it has decided on MUST still stand when it writes, by one
+	// transaction or by a compare-and-set after which it decides anew. It beats the owner's heart when due.
 	// Deliveries that are not yet written are facts to it (Begin.Know), and it does not write them.
 	Begin(ctx context.Context, p *Begin) (*Begun, error)
 
