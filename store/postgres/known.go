@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// maxClaims bounds how many claims are remembered; those of remote invoker may be settled elsewhere.
+	// maxClaims bounds how many claims are remembered; those of remote invokers may be settled
+	// elsewhere.
 	maxClaims = 4096
 	// maxRemembered bounds the payloads of a remembered claim.
 	maxRemembered = 64 << 10

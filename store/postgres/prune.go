@@ -45,6 +45,7 @@ type pruning struct {
 	pruned int64
 }
 
+// selectPrunable names the states of effect.State.IsOpen: keep them equal.
 const selectPrunable = `
 	WITH step AS (
 	  SELECT id, seq, created_at, state FROM undolog.effect

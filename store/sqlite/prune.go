@@ -25,7 +25,8 @@ func (d *Driver) Prune(ctx context.Context, before time.Time) (pruned int64, err
 	}
 }
 
-// settledBefore are the effects of a stretch that were settled before a time.
+// settledBefore are the effects of a stretch that were settled before a time. It names the states of
+// effect.State.IsOpen: keep them equal.
 const settledBefore = `
 	SELECT e.seq
 	FROM effect e

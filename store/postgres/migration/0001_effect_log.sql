@@ -48,9 +48,8 @@ CREATE TABLE undolog.owner (
 ) WITH (fillfactor = 50);
 
 -- caller is a hash of tenant, principal and server; NULL for reads. run_hash is one of the run, which is the
--- caller's to name and of any length; NULL without one. The first transition, ordinal 0 and
--- attempt 1, is part of the row: a whole call is two rows. arguments
--- becomes empty, which no JSON is, when it is pruned.
+-- caller's to name and of any length; NULL without one. The first transition, ordinal 0 and attempt 1, is
+-- part of the row: a whole call is two rows. arguments becomes empty, which no JSON is, when it is pruned.
 CREATE TABLE undolog.effect (
   id               uuid        PRIMARY KEY,
   seq              bigint      NOT NULL,
