@@ -94,10 +94,9 @@ func TestReplicas_wakeEachOthersJoiners(t *testing.T) {
 	answers := make([]answered, len(sides))
 	var sent, all sync.WaitGroup
 	call := func(i int) {
+		wrote := sync.OnceFunc(sent.Done) // a side may make several requests
 		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
-			WroteRequest: sync.OnceValue(func() func(httptrace.WroteRequestInfo) {
-				return func(httptrace.WroteRequestInfo) { sent.Done() }
-			})(),
+			WroteRequest: func(httptrace.WroteRequestInfo) { wrote() },
 		})
 		a := &answers[i]
 		a.m, a.err = sides[i](ctx, fmt.Sprint(i), "charge", charge10, `"idempotencyKey":"k"`)
