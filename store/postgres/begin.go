@@ -50,6 +50,7 @@ type begin struct {
 	id     pgtype.UUID
 	known  bool           // its signature is there
 	sent   effect.Verdict // of the last claim that was tried, and perhaps made
+	alone  bool           // an insert has waited for a lock in vain
 }
 
 // try claims a call that seems to be new, and else decides on what the log has of it, until what it decides
@@ -142,7 +143,7 @@ func (b *begin) insert(ctx context.Context, v effect.Verdict, sure bool) (*store
 	b.sent = v
 	row, _ := b.row(&v, sure)
 	w := &write{tenant: b.p.Tenant(), effect: row}
-	if err := b.driver.writes.do(ctx, w); err != nil {
+	if err := b.write(ctx, w); err != nil {
 		return nil, fmt.Errorf("insert effect %s: %w", b.p.ID, err)
 	}
 	if !w.won {
@@ -151,6 +152,17 @@ func (b *begin) insert(ctx context.Context, v effect.Verdict, sure bool) (*store
 	r := b.p.NewRecord(&v, w.at)
 	r.Seq = w.seq
 	return b.claimed(v, r), nil
+}
+
+// write sends the row with those of other callers, and by itself once that has waited for a lock in vain: it
+// may be this row that is held, and the others must not wait with it again.
+func (b *begin) write(ctx context.Context, w *write) error {
+	if b.alone {
+		return b.driver.writes.try(ctx, []*write{w})
+	}
+	err := b.driver.writes.do(ctx, w)
+	b.alone = code(err) == lockNotAvailable
+	return err
 }
 
 func (b *begin) claimed(v effect.Verdict, r *effect.Record) *store.Begun {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -35,6 +36,7 @@ func (d *Driver) config(address string) (*pgxpool.Config, error) {
 	if _, named := config.ConnConfig.RuntimeParams["application_name"]; !named {
 		config.ConnConfig.RuntimeParams["application_name"] = "undolog"
 	}
+	config.ConnConfig.OnPgError = leaveStandby(config.ConnConfig.OnPgError)
 	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
 		if d.mode.unprepared.Load() {
 			c.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
@@ -42,6 +44,14 @@ func (d *Driver) config(address string) (*pgxpool.Config, error) {
 		return nil
 	}
 	return config, nil
+}
+
+// leaveStandby closes a connection that only reads: it leads to a server that was the primary, and would stay
+// in the pool for as long as that server lives.
+func leaveStandby(next pgconn.PgErrorHandler) pgconn.PgErrorHandler {
+	return func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
+		return err.Code != readOnlyTransaction && next(conn, err)
+	}
 }
 
 // names reports whether an address, a URL or libpq's key=value words, sets a parameter.

@@ -33,7 +33,7 @@ func asTenant(ctx context.Context, s sender, tenant string, statements ...statem
 // asTenantAt is asTenant, and says when it was.
 func asTenantAt(ctx context.Context, s sender, tenant string, at *time.Time, statements ...statement) error {
 	var b pgx.Batch
-	queueTenant(&b, tenant).QueryRow(func(row pgx.Row) error { return row.Scan(nil, nil, nil, at) })
+	queueTenant(&b, tenant).QueryRow(func(row pgx.Row) error { return row.Scan(nil, nil, nil, nil, at) })
 	for _, st := range statements {
 		queue(&b, st)
 	}
@@ -41,12 +41,13 @@ func asTenantAt(ctx context.Context, s sender, tenant string, at *time.Time, sta
 }
 
 // queueTenant says whose rows the statements that follow see and write, and how they are planned: once, and
-// with indexes, whatever the statistics of a table that was empty a moment ago make of it. All of it holds
-// until the transaction ends.
+// with indexes, whatever the statistics of a table that was empty a moment ago make of it. A row that another
+// transaction holds is not waited for long: a server may take a connection for alive whose client is gone.
+// All of it holds until the transaction ends.
 func queueTenant(b *pgx.Batch, tenant string) *pgx.QueuedQuery {
 	return b.Queue(`
 		SELECT set_config('undolog.tenant', $1, true), set_config('plan_cache_mode', 'force_generic_plan', true),
-		       set_config('enable_seqscan', 'off', true), now()`, text(tenant))
+		       set_config('enable_seqscan', 'off', true), set_config('lock_timeout', '2s', true), now()`, text(tenant))
 }
 
 func queue(b *pgx.Batch, st statement) {
