@@ -7,7 +7,7 @@ export CGO_ENABLED = 0
 
 GOTEST = CGO_ENABLED=$(if $(RACE),1,0) $(GO) test $(RACE)
 
-.PHONY: help build demo test test-peers check fuzz bench bench-pg soak clean
+.PHONY: help build demo test test-peers check fuzz bench bench-pg soak soak-pg clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -42,6 +42,10 @@ bench-pg: ## the same for PostgreSQL: a cluster of its own, beside pgbench, PgBo
 
 soak: ## the crash rounds of the tests, many more of them
 	UNDOLOG_SOAK=1 $(GOTEST) -count=1 -timeout 60m -run 'Crash|Processes' ./e2e/...
+
+soak-pg: ## PostgreSQL stopped 500 times under callers, connections cut at every byte, and the rest of e2e/chaos for longer
+	./scripts/postgres
+	$(GOTEST) -count=1 -timeout 120m ./e2e/chaos -args -soak
 
 clean: ## remove what was built
 	rm -rf bin

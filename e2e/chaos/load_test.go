@@ -49,9 +49,11 @@ func (l *load) next() int {
 	return int(l.numbers.Add(1))
 }
 
-// call is made whole: a load that ends waits for it.
-func (l *load) call(n int) {
-	got := l.replicas[rand.N(len(l.replicas))].charge(context.WithoutCancel(l.t.Context()), n, l.tool)
+func (l *load) call(n int) { l.callOn(l.replicas[rand.N(len(l.replicas))], n) }
+
+// callOn makes a call and sees its end: a load that ends waits for it.
+func (l *load) callOn(r *replica, n int) {
+	got := r.charge(context.WithoutCancel(l.t.Context()), n, l.tool)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.told = append(l.told, got)
@@ -63,11 +65,14 @@ func (l *load) end() {
 }
 
 // answered is how many calls have had an answer of the tool.
-func (l *load) answered() (n int) {
+func (l *load) answered() int { return l.count(wasCharged) + l.count(wasRefused) }
+
+// count is how many calls came to an outcome.
+func (l *load) count(outcome string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, got := range l.told {
-		if got.outcome == wasCharged || got.outcome == wasRefused {
+		if got.outcome == outcome {
 			n++
 		}
 	}

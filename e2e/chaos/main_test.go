@@ -15,7 +15,16 @@ var (
 	stops = flag.Int("stops", 0, "how often PostgreSQL is stopped; 0: 6 times, or 500 with -soak")
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The tests wait most of the time, for databases and for times to be over: more of them at once cost little.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue && !*soak {
+		if err := p.Value.Set("4"); err != nil {
+			panic(err) // it is a number
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // scaled is one of two sizes of a test.
 func scaled[T any](short, long T) T {

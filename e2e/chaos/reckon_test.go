@@ -16,13 +16,13 @@ func (l *load) compare(all []*effect.Record) {
 			l.t.Errorf("call %d took effect %d times: %v", n, len(ids), ids)
 		}
 	}
-	unknown := l.unavailable()
+	blocked := l.blocked()
 	logged := map[int]bool{}
 	counts := map[string]int{}
 	for _, r := range all {
 		n := numberOf(l.t, r.Arguments)
 		logged[n] = true
-		l.compareRecord(r, n, charged[n], unknown[n], counts)
+		l.compareRecord(r, n, charged[n], blocked[n], counts)
 	}
 	for n := range charged {
 		if !logged[n] {
@@ -35,7 +35,7 @@ func (l *load) compare(all []*effect.Record) {
 	l.t.Logf("%d calls of %d identities, %d charges: %v", len(l.told), len(logged), len(charged), counts)
 }
 
-func (l *load) compareRecord(r *effect.Record, n int, ids []string, unknown bool, counts map[string]int) {
+func (l *load) compareRecord(r *effect.Record, n int, ids []string, blocked bool, counts map[string]int) {
 	counts["log: "+string(r.State)]++
 	switch r.State {
 	case effect.StateCommitted:
@@ -52,7 +52,7 @@ func (l *load) compareRecord(r *effect.Record, n int, ids []string, unknown bool
 			counts["in doubt: the answer was lost"]++
 		case len(l.tool.endsOf(n)) > 0:
 			l.t.Errorf("call %d is in doubt (%s), although its dispatches ended %v", n, r.State, l.tool.endsOf(n))
-		case unknown:
+		case blocked:
 			counts["in doubt: claimed, and its caller was told that it was not made"]++
 		default:
 			l.t.Errorf("call %d is in doubt (%s) although nobody lost anything", n, r.State)
@@ -69,8 +69,8 @@ func (l *load) compareTold(got told, ids []string, counts map[string]int) {
 	case wasRefused:
 		bad = len(ids) != 0
 	case "unavailable":
-		bad = got.end != "" && got.end != chain.Unsent
-	case "in_doubt", "in_progress":
+		bad = got.end != chain.Unsent
+	case wasBlocked, "in_doubt", "in_progress":
 	default:
 		bad = true
 	}
@@ -79,11 +79,11 @@ func (l *load) compareTold(got told, ids []string, counts map[string]int) {
 	}
 }
 
-// unavailable are the numbers of calls that could not be made because the log did not answer.
-func (l *load) unavailable() map[int]bool {
+// blocked are the numbers of calls that were not made because the log did not answer.
+func (l *load) blocked() map[int]bool {
 	numbers := map[int]bool{}
 	for _, got := range l.told {
-		if got.outcome == "unavailable" && got.end == "" {
+		if got.outcome == wasBlocked {
 			numbers[got.n] = true
 		}
 	}

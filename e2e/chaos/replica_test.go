@@ -36,10 +36,7 @@ const beat = 2 * time.Second
 
 func newReplica(t *testing.T, address string, opts *postgres.Options) *replica {
 	t.Helper()
-	driver, err := postgres.Open(t.Context(), address, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	driver := openDriver(t, address, opts)
 	log, err := store.Open(driver, &store.Options{TTL: beat})
 	if err != nil {
 		t.Fatal(err)
@@ -61,6 +58,20 @@ func newReplica(t *testing.T, address string, opts *postgres.Options) *replica {
 	return &replica{log, c}
 }
 
+// openDriver takes its time on a busy machine, whatever the options' patience.
+func openDriver(t *testing.T, address string, opts *postgres.Options) *postgres.Driver {
+	t.Helper()
+	var driver *postgres.Driver
+	eventually(t, time.Minute, "open log", func() bool {
+		var err error
+		if driver, err = postgres.Open(t.Context(), address, opts); err != nil && !errors.Is(err, store.ErrUnreachable) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	return driver
+}
+
 // told is what one call came to.
 type told struct {
 	n       int
@@ -69,10 +80,12 @@ type told struct {
 	end     chain.AnswerKind // of this call's own dispatch; empty when there was none
 }
 
-// The outcomes of calls that have an answer of the tool; all others are the interceptors' words.
+// The outcomes of calls that have an answer of the tool, and of those that were stopped because the log did
+// not answer; all others are the interceptors' words.
 const (
 	wasCharged = "charged"
 	wasRefused = "refused"
+	wasBlocked = "blocked"
 )
 
 // charge makes call number n: an even one under a key, an odd one as it is.
@@ -94,6 +107,9 @@ func (r *replica) charge(ctx context.Context, n int, tl *tool) told {
 	})
 	reply.Delivered(n%4 == 0) // a delivered call under no key may be made again
 	got.outcome, got.charge = read(reply)
+	if got.outcome == "unavailable" && got.end == "" {
+		got.outcome = wasBlocked
+	}
 	return got
 }
 

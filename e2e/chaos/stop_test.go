@@ -12,34 +12,38 @@ import (
 
 // PostgreSQL is stopped at random moments under 64 callers, and started again.
 func TestStops_outcomesAgreeWithTheLedger(t *testing.T) {
+	t.Parallel()
 	cluster := pgtest.NewCluster(t, nil)
 	db := pgtest.NewOn(t, cluster)
 	bouncer := pgtest.NewBouncer(t, db, nil)
-	tl := newTool(t, func() time.Duration { return 10*time.Millisecond + upTo(50*time.Millisecond) })
+	tl := newTool(t, briefly)
 	l := startLoad(t, 64, tl,
 		newReplica(t, db.URL, nil),
 		newReplica(t, withParameter(t, db.URL, "pool_max_conns", "2"), nil),
 		newReplica(t, bouncer.URL, nil),
-		newReplica(t, db.URL, &postgres.Options{Patience: 300 * time.Millisecond}), // gives up in most stops
+		newReplica(t, db.URL, &postgres.Options{Patience: 6 * time.Second}), // gives up in long stops
 	)
-	n := *stops
-	if n == 0 {
-		n = scaled(6, 500)
-	}
+	n := howOften(6, 500)
 	began := time.Now()
 	for i := range n {
 		before := l.answered()
 		rest(t.Context(), upTo(700*time.Millisecond))
 		stopFor(t, cluster, upTo(200*time.Millisecond))
-		up := time.Now()
 		eventually(t, time.Minute, "answer after a stop", func() bool { return l.answered() > before })
-		t.Logf("answers again after %s (%d)", time.Since(up), l.answered())
 		if i%50 == 49 {
 			t.Logf("%d stops in %s, %d answers", i+1, time.Since(began).Round(time.Second), l.answered())
 		}
 	}
 	l.reckon()
 	t.Logf("%d stops in %s", n, time.Since(began).Round(time.Second))
+}
+
+// howOften is how many stops a test makes.
+func howOften(short, long int) int {
+	if *stops > 0 {
+		return *stops
+	}
+	return scaled(short, long)
 }
 
 func stopFor(t *testing.T, cluster *pgcluster.Cluster, d time.Duration) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -18,13 +19,13 @@ import (
 // says how it ends there.
 type tool struct {
 	ledger *ledger.Ledger
-	takes  func() time.Duration
+	work   func(context.Context) // what takes it its time
 
 	mu   sync.Mutex
 	ends map[int][]chain.AnswerKind // of the dispatches, by the number of the call
 }
 
-func newTool(t *testing.T, takes func() time.Duration) *tool {
+func newTool(t *testing.T, work func(context.Context)) *tool {
 	t.Helper()
 	l, err := ledger.Open(filepath.Join(t.TempDir(), "ledger.jsonl"), &ledger.Options{NoSync: true})
 	if err != nil {
@@ -35,8 +36,11 @@ func newTool(t *testing.T, takes func() time.Duration) *tool {
 			t.Error(err)
 		}
 	})
-	return &tool{ledger: l, takes: takes, ends: map[int][]chain.AnswerKind{}}
+	return &tool{ledger: l, work: work, ends: map[int][]chain.AnswerKind{}}
 }
+
+// briefly is the time of most tools here.
+func briefly(ctx context.Context) { rest(ctx, 10*time.Millisecond+rand.N(50*time.Millisecond)) }
 
 // The numbers of calls that do not end as they should: one in sixteen each.
 const (
@@ -51,7 +55,7 @@ var errLost = errors.New("connection reset")
 // call is the way to the tool of call number n.
 func (tl *tool) call(n int) chain.Upstream {
 	return func(ctx context.Context, params json.RawMessage) chain.Answer {
-		rest(ctx, tl.takes())
+		tl.work(ctx)
 		a := tl.answer(n, params)
 		tl.mu.Lock()
 		defer tl.mu.Unlock()
