@@ -6,9 +6,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
@@ -139,6 +141,44 @@ func TestCanonical_PlainTextsAreNoSpecialCase(t *testing.T) {
 			t.Errorf("Valid(%q) = %t", src, !valid)
 		}
 	}
+}
+
+// A text of escapes, or of objects in objects, takes no more than a longer one of letters would.
+func TestCanonical_TakesTimeByLength(t *testing.T) {
+	const size = 4 << 20
+	for name, src := range map[string]string{
+		"line breaks": `{"a":"` + strings.Repeat(`\n`, size/2) + `"}`,
+		"quotes":      `{"a":"` + strings.Repeat(`\"`, size/2) + `"}`,
+		"objects":     `[` + strings.Repeat(`{"b":{},"a":[]},`, size/16) + `0]`,
+		"members":     `{` + members(size/16) + `}`,
+		"nested":      strings.Repeat(`{"b":0,"a":`, 60) + `"` + strings.Repeat("x", size) + `"` + strings.Repeat(`}`, 60),
+	} {
+		done := make(chan error, 1)
+		go func() {
+			_, err := jcs.Canonical([]byte(src))
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(time.Minute): // a square of the length would take hours
+			t.Fatalf("%s: no end is in sight", name)
+		}
+	}
+}
+
+// members are n members in no order.
+func members(n int) string {
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `"%08d":0`, uint32(i)*2654435761%100_000_007)
+	}
+	return b.String()
 }
 
 // FuzzCanonical compares with another implementation of RFC 8785 wherever both accept a value: that one

@@ -110,19 +110,22 @@ func (p *plain) text(name bool) bool {
 }
 
 // textEnd is the offset past the string that starts here; negative when it has an escape that the
-// canonical form spells otherwise.
+// canonical form spells otherwise. However many escapes there are, every byte is looked at twice at most.
 func (p *plain) textEnd() (end int, escaped bool) {
+	quote := 0
 	for at := p.at + 1; ; escaped = true {
-		rest := p.src[at:]
-		n := bytes.IndexByte(rest, '"')
-		if n < 0 {
-			return -1, escaped
+		if quote < at {
+			n := bytes.IndexByte(p.src[at:], '"')
+			if n < 0 {
+				return -1, escaped
+			}
+			quote = at + n
 		}
-		slash := bytes.IndexByte(rest[:n], '\\')
+		slash := bytes.IndexByte(p.src[at:quote], '\\')
 		if slash < 0 {
-			return at + n + 1, escaped
+			return quote + 1, escaped
 		}
-		switch rest[slash+1] {
+		switch p.src[at+slash+1] {
 		case '"', '\\', 'b', 'f', 'n', 'r', 't':
 		default:
 			return -1, escaped
