@@ -41,7 +41,7 @@ func newGatewayChain(cmd *cobra.Command, ei *effectinterceptor.Interceptors, pat
 }
 
 func loadChain(path string) (*chainfile.File, error) {
-	data, err := os.ReadFile(path)
+	data, err := readSettings(path)
 	if err != nil {
 		return nil, fmt.Errorf("read chain file: %w", err)
 	}

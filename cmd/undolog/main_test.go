@@ -95,6 +95,15 @@ func recordRead(t *testing.T, db string) string {
 	return r.ID
 }
 
+func TestRun_filesWithoutAnEndAreTooLarge(t *testing.T) {
+	const endless = "/dev/zero"
+	for _, kind := range []string{"policy", "chain"} {
+		if out, code := said(t, kind, "check", endless); code != exitFailed || !strings.Contains(out, "has at most") {
+			t.Errorf("%s check: exit code %d, said %q", kind, code, out)
+		}
+	}
+}
+
 func TestRun_looksAtNoLogThatIsNotThere(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "elsewhere", "log.db")
 	for _, args := range [][]string{{"log"}, {"pending", "--json"}, {"show", missing}, {"again", missing}, {"resolve", missing, "--committed"}} {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -39,7 +41,7 @@ func loadPolicy(path string) (*effect.Policy, error) {
 	if path == "" {
 		return nil, nil
 	}
-	data, err := os.ReadFile(path)
+	data, err := readSettings(path)
 	if err != nil {
 		return nil, fmt.Errorf("read policy: %w", err)
 	}
@@ -48,6 +50,18 @@ func loadPolicy(path string) (*effect.Policy, error) {
 		return nil, fmt.Errorf("check policy: %w", err)
 	}
 	return policy, nil
+}
+
+// readSettings reads a file that a person has written; of an endless one no more than shows that it is too
+// large.
+func readSettings(path string) (data []byte, err error) {
+	const enough = 1 << 20
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return io.ReadAll(io.LimitReader(file, enough))
 }
 
 // localAgent is who calls where nothing authenticates: the agent of this user on this machine.
