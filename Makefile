@@ -20,7 +20,7 @@ demo: build ## one charge sent twice, a killed agent, a killed gateway: what Und
 
 test: ## everything but the Node peers, with the race detector
 	@[ -n "$(RACE)" ] || echo "no C compiler: the tests run without the race detector"
-	$(GOTEST) ./...
+	$(GOTEST) -timeout 30m ./...
 
 test-peers: ## the same answers through the gateway as directly: npm's servers and conformance tests, TypeScript and Go clients
 	cd peers && npm ci --no-audit --no-fund
