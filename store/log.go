@@ -25,7 +25,7 @@ type Options struct {
 	// QueueSize bounds how many of them wait; more make their callers wait. Defaults to 4096.
 	QueueSize int
 	// SettleTimeout is how long Settle waits for the outcome to be recorded, whatever the caller's context
-	// says, before the log goes on by itself. Defaults to 5 s.
+	// says, before the log goes on by itself; a write that the driver has begun is awaited. Defaults to 5 s.
 	SettleTimeout time.Duration
 }
 
