@@ -23,6 +23,9 @@ type Call struct {
 
 	ReceivedAt time.Time // when the request reached us; zero: not known. It decides what had been delivered before
 
+	Definition  Digest       // of the tool's definition as it is known; zero: not known
+	Annotations *Annotations // what its definition says of the tool, for conditions; nil: not known
+
 	Session string // attribution: the invoker's session
 	Trace   string // attribution: W3C trace id
 }

@@ -42,5 +42,13 @@ type Contract struct {
 	Timeout     time.Duration
 	Lease       time.Duration // of a claim made for a remote invoker
 	Approve     bool          // the call needs approval
+	Asking      Asking        // how it is asked for
+	Deny        string        // why the call is never made; empty: it may be
+	Limits      []Limit       // what Begin counts before the call is made
+	Definition  Digest        // the tool's definition must be this one, else the call needs approval; zero: any
+	Shadow      bool          // decide and record, and dispatch whatever was decided
 	Source      string        // "policy undolog.yaml:12", "annotations" or "default"
 }
+
+// AsksGrants reports whether a standing grant could stand for the approval of a call.
+func (c *Contract) AsksGrants() bool { return c.Approve || !c.Definition.IsZero() }

@@ -15,6 +15,10 @@ type Facts struct {
 	Again          bool    // a person allowed one more run of Latest, not yet used
 	Lookalike      *Record // an equal call under another rule or run, open or within its window
 	LookalikeAgain bool    // a person allowed one more run of Lookalike, not yet used
+
+	Grants []*Grant // standing grants for the call's server and tool, wanted where it needs approval
+	Spends []Spend  // what the call would take from limits
+	Spent  []int64  // what has been taken of each, in the same order
 }
 
 // Action is what the log does with a call.
@@ -28,18 +32,26 @@ const (
 	ActReplay   Action = "replay"   // the recorded answer is given
 	ActInDoubt  Action = "in_doubt" // the outcome was lost; a person decides
 	ActConflict Action = "conflict" // same key or run, other arguments or another principal
-	ActAsk      Action = "ask"      // policy wants a person to say so first
+	ActRequest  Action = "request"  // a person must say so first, and is asked: a request is recorded
+	ActAsk      Action = "ask"      // a person has been asked and has not decided yet
+	ActApproved Action = "approved" // the approved attempt is claimed, with the approved arguments
+	ActDenied   Action = "denied"   // a person, or the policy, said no
+	ActLimit    Action = "limit"    // a limit has no room for it
 )
 
 // Verdict is the decision on one call, with its reason in words a model can act on.
 type Verdict struct {
 	Action     Action
 	Generation int    // for ActInsert
-	Attempt    int    // for ActReclaim and ActContinue
+	Attempt    int    // for ActReclaim, ActContinue and ActApproved; for ActRequest too, unless Generation is set
 	Repeat     bool   // for ActReplay: a delivered repeat, to be annotated for the model
 	UsesAgain  string // effect id whose granted run this uses up; empty: none
 	Lookalike  string // effect id of the look-alike to note on the new record
 	Reason     string
+
+	Request *Approval // for ActRequest, without ID, Handle and times
+	Grant   string    // id of the standing grant that stands for an approval; empty: none
+	Would   *Would    // under Contract.Shadow: what would have been done instead of the dispatch
 }
 
 // Decide says what to do with a call, given what the log knows of it. It is pure: the driver calls it
@@ -47,7 +59,7 @@ type Verdict struct {
 // Calls of TierRead are not put to it. continuation is the requestState or task id that the call carries.
 func Decide(call *Call, id *Identity, c *Contract, f *Facts, continuation string) Verdict {
 	d := decision{call: call, id: id, contract: c, facts: f, continuation: continuation, latest: f.Latest}
-	return d.approved(d.verdict())
+	return d.shadowed(d.limited(d.permitted(d.approved(d.verdict()))))
 }
 
 type decision struct {
@@ -57,18 +69,7 @@ type decision struct {
 	facts        *Facts
 	latest       *Record
 	continuation string
-}
-
-// approved turns every dispatch that nobody allowed into a question when the contract wants an approval.
-// A round that goes on was allowed when it began.
-func (d *decision) approved(v Verdict) Verdict {
-	dispatches := v.Action == ActInsert || v.Action == ActReclaim
-	if !d.contract.Approve || !dispatches || v.UsesAgain != "" {
-		return v
-	}
-	return Verdict{Action: ActAsk, Reason: fmt.Sprintf(
-		"%s on %s needs approval (%s), and approvals cannot be given yet: it was not run. "+
-			"Whoever owns the policy can set \"approve: never\" for it.", d.call.Tool, d.call.Server, d.contract.Source)}
+	asks         bool // a person must say so, whatever the contract says of approvals
 }
 
 func (d *decision) verdict() Verdict {
@@ -90,8 +91,10 @@ func (d *decision) verdict() Verdict {
 		return d.inDoubt()
 	case state.IsRetryable():
 		return d.reclaim("the last attempt is " + string(state) + ": nothing was applied")
-	case state == StateDenied || state == StateAwaitingApproval:
-		return d.ask("effect " + d.latest.ID + " is " + string(state))
+	case state == StateAwaitingApproval:
+		return d.awaiting()
+	case state == StateDenied:
+		return Verdict{Action: ActDenied, Reason: d.latest.Reason}
 	}
 	return d.settled()
 }
@@ -111,10 +114,8 @@ func (d *decision) first() Verdict {
 		v.UsesAgain = like.ID
 		return v
 	}
-	return Verdict{Action: ActAsk, Lookalike: like.ID, Reason: fmt.Sprintf(
-		"an equal call of %s on %s is on record as effect %s under another key or run, and policy asks a person first: "+
-			"it was not run. A person can allow one more run with \"undolog again %s\".",
-		d.call.Tool, d.call.Server, like.ID, like.Reference())}
+	d.asks, v.Reason = true, "an equal call is on record under another key or run as effect "+like.ID
+	return v
 }
 
 // conflict returns why the call cannot be the recorded one although it has its key or run; empty when it
@@ -196,13 +197,9 @@ func (d *decision) repeat() Verdict {
 	case RepeatReplay:
 		return d.replay(true, "the same call was answered before")
 	}
-	return d.ask("the same call was run before as effect " + d.latest.ID)
-}
-
-func (d *decision) ask(why string) Verdict {
-	return Verdict{Action: ActAsk, Reason: fmt.Sprintf(
-		"%s, and policy asks a person first: it was not run. A person can allow one more run with \"undolog again %s\".",
-		why, d.latest.Reference())}
+	v := d.next("the same call was answered before as effect " + d.latest.ID + ", and its answer arrived")
+	d.asks = true
+	return v
 }
 
 func (d *decision) replay(repeat bool, why string) Verdict {

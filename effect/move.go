@@ -14,6 +14,7 @@ type Move struct {
 // moves is the transition table: the store refuses every other move, and docs/state_machine.md is drawn
 // from it.
 var moves = []Move{
+	{StateAwaitingApproval, StateAwaitingApproval, "a vote, an edit, more time, or the next request"},
 	{StateAwaitingApproval, StateClaimed, "approved, and the call came to use it"},
 	{StateAwaitingApproval, StateDenied, "a person said no"},
 	{StateAwaitingApproval, StateExpired, "nobody decided in time"},
@@ -35,11 +36,17 @@ var moves = []Move{
 	{StateInDoubt, StateCommitted, "late answer of the same attempt, a probe, or a person"},
 	{StateInDoubt, StateFailed, "late answer of the same attempt, a probe, or a person"},
 	{StateInDoubt, StateClaimed, "the tool is idempotent: the next attempt"},
+	{StateClaimed, StateAwaitingApproval, "the owner is gone and the tool is idempotent: the next attempt needs approval"},
+	{StateInDoubt, StateAwaitingApproval, "the tool is idempotent: the next attempt needs approval"},
 
 	{StateReleased, StateClaimed, "the same call again: the next attempt"},
 	{StateFailed, StateClaimed, "the same call again: the next attempt"},
 	{StateExpired, StateClaimed, "the same call again: the next attempt"},
 	{StateVoid, StateClaimed, "the same call again: the next attempt"},
+	{StateReleased, StateAwaitingApproval, "the same call again needs approval"},
+	{StateFailed, StateAwaitingApproval, "the same call again needs approval"},
+	{StateExpired, StateAwaitingApproval, "the same call again needs approval"},
+	{StateVoid, StateAwaitingApproval, "the same call again needs approval"},
 	{StateDenied, StateAwaitingApproval, "a person reopened it"},
 
 	{StateCommitted, StateCompensating, "undo began"},
@@ -76,10 +83,15 @@ func (s State) IsRetryable() bool {
 }
 
 // StateAt derives the state at a time: a claim whose fixed lease is over, or that has none and whose
-// owner's heart has stopped, or whose time-out has passed, is in doubt. Nothing is written; an answer of
+// owner's heart has stopped, or whose time-out has passed, is in doubt; a request for approval is expired when nobody decided in
+// time, and void when it was approved and not used in time. Nothing is written; an answer of
 // the same attempt that still comes settles the claim.
 func (r *Record) StateAt(now time.Time) State {
-	if r.State != StateClaimed {
+	switch r.State {
+	case StateClaimed:
+	case StateAwaitingApproval:
+		return r.Approval.stateAt(now)
+	default:
 		return r.State
 	}
 	lease := r.LeaseUntil

@@ -69,6 +69,7 @@ type Record struct {
 	By         string    // who moved it last when that was a person
 	Reason     string    // why, for resolve and release
 	Answer     Answer    // of the last settled or waiting transition
+	Approval   *Approval // of the last request; nil: never asked. Shared between records, not to be changed
 	Delivered  bool      // the answer is known to have reached the agent
 	ArrivedAt  time.Time // when it began to, if Delivered
 
@@ -100,7 +101,8 @@ type Transition struct {
 	Reason     string
 	Answer     Answer
 
-	Continuation string // of a transition to StateWaiting
+	Continuation string    // of a transition to StateWaiting
+	Approval     *Approval // as the move leaves it; nil: the move is of an effect that awaits none
 }
 
 // Event is something worth telling that moves no state: delivered, repeat refused, unmatched
@@ -129,5 +131,7 @@ const (
 	EventAltered     = "altered_after_claim" // the target was sent another effect than was claimed
 	EventLate        = "late_answer"         // an answer came when the effect was settled otherwise
 	EventOperation   = "operation"           // a governed operation that is no effect, seen through a foreign engine
+	EventReminder    = "reminder"            // the time to decide on a request is nearly over
+	EventShadow      = "shadow"              // a call ran that would have been answered otherwise
 	EventStopped     = "stopped"             // an interceptor stopped an operation
 )

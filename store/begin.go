@@ -34,6 +34,14 @@ func (l *Log) Begin(ctx context.Context, p *BeginParams) (*Begun, error) {
 	if err != nil {
 		return nil, fmt.Errorf("name effect: %w", err)
 	}
+	request, err := newRequest()
+	if err != nil {
+		return nil, err
+	}
+	spends, err := p.Contract.Spends(p.Call)
+	if err != nil {
+		return nil, fmt.Errorf("begin %s on %s: %w", p.Call.Tool, p.Call.Server, err)
+	}
 	call := *p.Call
 	if !call.ReceivedAt.IsZero() {
 		call.ReceivedAt = l.clock.LogTime(call.ReceivedAt)
@@ -41,7 +49,7 @@ func (l *Log) Begin(ctx context.Context, p *BeginParams) (*Begun, error) {
 	begun, err := l.driver.Begin(ctx, &Begin{
 		ID: id.String(), Call: &call, Identity: p.Identity, Contract: p.Contract, Policy: p.Policy,
 		Owner: l.owner, TTL: l.opts.TTL, Remote: p.Remote, Continuation: p.Continuation,
-		Unwritten: l.notes.unwritten(),
+		Request: request, Spends: spends, Unwritten: l.notes.unwritten(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("begin %s on %s: %w", p.Call.Tool, p.Call.Server, err)

@@ -7,8 +7,8 @@ import (
 	"github.com/undolog/undolog/effect"
 )
 
-// NewRecord is the effect that a verdict to insert makes of the call, as it stands once claimed at that
-// time.
+// NewRecord is the effect that a verdict to insert, or to ask, makes of the call, as it stands once claimed
+// or asked about at that time.
 func (p *Begin) NewRecord(v *effect.Verdict, at time.Time) *effect.Record {
 	c, id := p.Call, p.Identity
 	r := &effect.Record{
@@ -20,7 +20,12 @@ func (p *Begin) NewRecord(v *effect.Verdict, at time.Time) *effect.Record {
 		Policy: p.Policy, Source: p.Contract.Source, LookalikeOf: v.Lookalike,
 		State: effect.StateClaimed, Attempt: 1, Owner: p.Owner, CreatedAt: at,
 	}
-	p.claimed(r, at)
+	r.ChangedAt = at
+	if v.Action == effect.ActRequest {
+		p.requested(r, v, at)
+	} else {
+		p.claimed(r, at)
+	}
 	return r
 }
 
@@ -30,11 +35,29 @@ func (p *Begin) Reclaimed(v *effect.Verdict, latest *effect.Record, at time.Time
 	r := *latest
 	r.State, r.Attempt, r.Ordinal, r.Owner = effect.StateClaimed, v.Attempt, latest.Ordinal+1, p.Owner
 	r.By, r.Reason, r.Delivered, r.ArrivedAt = "", "", false, time.Time{}
-	if v.Action == effect.ActReclaim {
+	if v.Action != effect.ActContinue {
 		r.Continuation = ""
 	}
 	p.claimed(&r, at)
 	return &r
+}
+
+// Requested is the latest effect as it stands once the verdict's request for approval is made at that time.
+func (p *Begin) Requested(v *effect.Verdict, latest *effect.Record, at time.Time) *effect.Record {
+	r := *latest
+	r.Attempt, r.Ordinal, r.ChangedAt = v.Attempt, latest.Ordinal+1, at
+	r.By, r.Reason, r.Continuation, r.Delivered, r.ArrivedAt = "", "", "", false, time.Time{}
+	p.requested(&r, v, at)
+	return &r
+}
+
+// requested makes the record await approval: nobody holds a claim on it.
+func (p *Begin) requested(r *effect.Record, v *effect.Verdict, at time.Time) {
+	a := *v.Request
+	a.ID, a.Handle, a.Policy = p.Request.ID, p.Request.Handle, p.Policy
+	a.RequestedAt, a.DecideUntil = at, at.Add(p.Contract.Asking.DecideFor)
+	r.State, r.Approval = effect.StateAwaitingApproval, &a
+	r.Owner, r.OwnerUntil, r.LeaseUntil, r.TimeoutAt = "", time.Time{}, time.Time{}, time.Time{}
 }
 
 // claimed says until when a claim holds: for a remote invoker a fixed time, else as long as the owner's
@@ -100,6 +123,9 @@ func Moved(was *effect.Record, move *effect.Transition, at time.Time) *effect.Re
 	r.State, r.Ordinal, r.Attempt, r.ChangedAt = move.State, move.Ordinal, move.Attempt, at
 	r.By, r.Reason, r.Continuation = move.By, move.Reason, move.Continuation
 	r.LeaseUntil, r.TimeoutAt, r.Delivered = move.LeaseUntil, move.TimeoutAt, false
+	if move.Approval != nil {
+		r.Approval = move.Approval
+	}
 	if move.Owner != "" {
 		r.Owner = move.Owner // else the attempt stays its owner's
 	}

@@ -13,7 +13,7 @@ import (
 // once.
 type Driver interface {
 	// Begin gathers the facts about the call, asks effect.Decide and does what the verdict says: inserts the
-	// generation or the attempt, or nothing. What it has decided on MUST still stand when it writes, by one
+	// generation or the attempt, claimed or with a request for approval, or nothing. What it has decided on MUST still stand when it writes, by one
 	// transaction or by a compare-and-set after which it decides anew. It beats the owner's heart when due.
 	// Deliveries that are not yet written are facts to it (Begin.Know), and it does not write them.
 	Begin(ctx context.Context, p *Begin) (*Begun, error)
@@ -35,6 +35,16 @@ type Driver interface {
 	History(ctx context.Context, tenant, id string) ([]effect.Transition, []effect.Event, error)
 	// Events lists events that moved no state with Seq > after, oldest first.
 	Events(ctx context.Context, tenant string, after int64, limit int) ([]effect.Event, error)
+
+	// Equals returns the newest effects of calls that are equal whatever their rule: those whose signature, or
+	// window signature, is this one. Reads are none of them.
+	Equals(ctx context.Context, tenant string, window effect.Signature, limit int) ([]*effect.Record, error)
+	// Grant records a standing grant. Revoke ends one: it reports false, and the grant as it is, when it was
+	// revoked before; ErrNotFound when the tenant has none of that id. Grants lists them, newest first; Begin
+	// takes those that are active for a call's server and tool into its facts when its contract asks for grants.
+	Grant(ctx context.Context, g *effect.Grant) error
+	Revoke(ctx context.Context, tenant, id, by, reason string) (*effect.Grant, bool, error)
+	Grants(ctx context.Context, f *GrantFilter) ([]*effect.Grant, error)
 
 	// Again allows one more run of a settled effect.
 	Again(ctx context.Context, ev *effect.Event) error
@@ -62,10 +72,18 @@ type Begin struct {
 	Contract     *effect.Contract
 	Policy       string // digest of the policy in force
 	Owner        string
-	TTL          time.Duration // of the owner's heartbeat
-	Remote       bool          // the claim gets Contract.Lease as a fixed lease and no heartbeat
-	Continuation string        // requestState that the call carries; empty: none
-	Unwritten    []Delivery    // what the owner knows and Write is still to be told, oldest first; see Know
+	TTL          time.Duration  // of the owner's heartbeat
+	Remote       bool           // the claim gets Contract.Lease as a fixed lease and no heartbeat
+	Continuation string         // requestState that the call carries; empty: none
+	Request      Request        // of an approval, should one be asked for
+	Spends       []effect.Spend // what the call takes from limits: facts to the decision, and written with the claim
+	Unwritten    []Delivery     // what the owner knows and Write is still to be told, oldest first; see Know
+}
+
+// Request is what makes a request for approval findable.
+type Request struct {
+	ID     string // UUIDv7
+	Handle string // unguessable
 }
 
 // Begun is the decision and what it rests on.
@@ -114,4 +132,13 @@ type Filter struct {
 	// them: what it selects is always preceded by the same effects.
 	Ordered bool
 	Limit   int // defaults to 100
+}
+
+// GrantFilter selects standing grants. Zero fields select all.
+type GrantFilter struct {
+	Tenant string // required
+	Server string
+	Tool   string
+	Active bool // those that hold now
+	Limit  int  // defaults to 100
 }

@@ -63,8 +63,12 @@ func (w *wakeups) wake(tenant, id string) {
 // because its owner is gone or its time is over (see effect.Record.StateAt). It sees what other
 // processes do within a quarter of a second.
 func (l *Log) Wait(ctx context.Context, tenant, id string) (*effect.Record, error) {
+	return l.wait(ctx, tenant, id, func(r *effect.Record) bool { return r.StateAt(l.opts.Now()) == effect.StateClaimed })
+}
+
+func (l *Log) wait(ctx context.Context, tenant, id string, waits func(r *effect.Record) bool) (*effect.Record, error) {
 	for pause := 25 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
-		record, err := l.look(ctx, tenant, id, pause)
+		record, err := l.look(ctx, tenant, id, pause, waits)
 		if err != nil {
 			return nil, fmt.Errorf("wait for effect %s: %w", id, err)
 		}
@@ -74,15 +78,15 @@ func (l *Log) Wait(ctx context.Context, tenant, id string) (*effect.Record, erro
 	}
 }
 
-// look returns the effect when it is not claimed, else nil after a pause or a wake.
-func (l *Log) look(ctx context.Context, tenant, id string, pause time.Duration) (*effect.Record, error) {
+// look returns the effect when nothing is waited for, else nil after a pause or a wake.
+func (l *Log) look(ctx context.Context, tenant, id string, pause time.Duration, waits func(r *effect.Record) bool) (*effect.Record, error) {
 	woken, leave := l.settled.join(tenant, id) // before looking, so that no settle falls between
 	defer leave()
 	record, err := l.driver.Effect(ctx, tenant, id)
 	if err != nil {
 		return nil, err
 	}
-	if record.StateAt(l.opts.Now()) != effect.StateClaimed {
+	if !waits(record) {
 		return record, nil
 	}
 	return nil, l.pause(ctx, woken, pause)

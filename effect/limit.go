@@ -1,0 +1,107 @@
+package effect
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Limit bounds what is begun within a time: calls, or units that a CEL expression reads from a call.
+type Limit struct {
+	Name   string        // unique in the policy; limits of one name share one account
+	Per    LimitPer      // whose calls count together
+	Max    int64         // in millionths of a unit; of calls, a million each
+	Within time.Duration // a sliding time, ending now; zero: for ever
+	Units  *Amount       // nil: calls
+}
+
+// LimitPer says whose calls count together.
+type LimitPer string
+
+const (
+	PerRun       LimitPer = "run"
+	PerPrincipal LimitPer = "principal"
+	PerTenant    LimitPer = "tenant"
+)
+
+// Unit is one unit of a limit.
+const Unit = 1_000_000
+
+// Spend is what one call would take from one limit.
+type Spend struct {
+	Limit   string
+	Subject string // the run, the principal, or empty for the tenant
+	Units   int64  // in millionths
+	Max     int64
+	Within  time.Duration
+}
+
+// Spends returns what a call would take from each of the contract's limits. A call without a run takes from
+// no limit per run. The error is an *InvalidError: the units cannot be read from the call.
+func (c *Contract) Spends(call *Call) ([]Spend, error) {
+	if len(c.Limits) == 0 {
+		return nil, nil
+	}
+	var spends []Spend
+	for i := range c.Limits {
+		l := &c.Limits[i]
+		s := Spend{Limit: l.Name, Units: Unit, Max: l.Max, Within: l.Within}
+		switch l.Per {
+		case PerRun:
+			s.Subject = call.Run
+		case PerPrincipal:
+			s.Subject = call.Principal
+		}
+		if s.Subject == "" && l.Per != PerTenant {
+			continue
+		}
+		s.Subject = string(l.Per) + ":" + s.Subject
+		if l.Units != nil {
+			units, err := l.Units.Of(call)
+			if err != nil {
+				return nil, &InvalidError{Pointer: "/arguments", Reason: fmt.Sprintf("cannot be counted for limit %s: %v", l.Name, err)}
+			}
+			s.Units = units
+		}
+		spends = append(spends, s)
+	}
+	return spends, nil
+}
+
+// exceeded returns why a call may not begin; empty when each limit has room for it. spent is what others have
+// taken of each spend, in the same order.
+func exceeded(spends []Spend, spent []int64) string {
+	for i, s := range spends {
+		if s.Units > s.Max || spent[i] > s.Max-s.Units {
+			return fmt.Sprintf("limit %s allows %s%s: %s is taken, and this call would take %s more",
+				s.Limit, units(s.Max), within(s.Within), units(spent[i]), units(s.Units))
+		}
+	}
+	return ""
+}
+
+func within(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return " within " + d.String()
+}
+
+func units(millionths int64) string {
+	if millionths%Unit == 0 {
+		return fmt.Sprint(millionths / Unit)
+	}
+	return fmt.Sprintf("%g", float64(millionths)/Unit)
+}
+
+// millionths rounds up, so that a limit is never passed by what was rounded away.
+func millionths(v float64) (int64, error) {
+	m := math.Ceil(v*Unit - 1e-6)
+	switch {
+	case math.IsNaN(v), v < 0:
+		return 0, fmt.Errorf("%g is no amount", v)
+	case m > math.MaxInt64/4:
+		return 0, fmt.Errorf("%g is too much to count", v)
+	}
+	return int64(m), nil
+}
