@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/store"
 )
 
@@ -65,12 +66,13 @@ func usagef(format string, args ...any) error {
 func exitCode(err error) int {
 	var usage *usageError
 	var conflict *store.ConflictError
+	var decided *effect.DecidedError
 	switch {
 	case errors.As(err, &usage):
 		return exitUsage
 	case errors.Is(err, store.ErrNotFound):
 		return exitNotFound
-	case errors.As(err, &conflict):
+	case errors.As(err, &conflict), errors.As(err, &decided):
 		return exitConflict
 	case errors.Is(err, store.ErrSchema):
 		return exitSchema
@@ -104,6 +106,7 @@ Put "undolog gateway --" in front of the MCP server that you already use, and ch
 	root.AddCommand(
 		gatewayCommand(), serveCommand(),
 		logCommand(), showCommand(), pendingCommand(), resolveCommand(), againCommand(),
+		approvalsCommand(), approveCommand(), denyCommand(), editCommand(), extendCommand(), withdrawCommand(), reopenCommand(), grantCommand(),
 		policyCommand(), chainCommand(), migrateCommand(), conformanceCommand(), versionCommand(), dbTopic(), exitCodesTopic(),
 	)
 	return root
@@ -119,7 +122,7 @@ func exitCodesTopic() *cobra.Command {
   0  done
   1  it failed; the message says what and what to do
   2  the command line cannot be carried out as written
-  3  there is no such effect
+  3  there is no such effect, or grant
   4  the effect stands elsewhere than the command needs, nothing was changed
   5  the log's schema is another version's, or it has none yet: "undolog migrate up", or a newer undolog`,
 	}

@@ -31,6 +31,14 @@ func notThere(cmd *cobra.Command, id string, err error) error {
 		tenantFlag(cmd), id, place)}
 }
 
+// notThereGrant puts in words that the log has no grant of that id.
+func notThereGrant(id string, err error) error {
+	if !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	return &saidError{cause: err, text: fmt.Sprintf("there is no grant %s: \"undolog grant list --all\" lists what there is", id)}
+}
+
 // notResolved puts in words why a person cannot settle an effect.
 func notResolved(err error, now time.Time) error {
 	var conflict *store.ConflictError

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/store"
+)
+
+// approvalJSON is a request for approval as --json prints it.
+type approvalJSON struct {
+	*effectJSON
+	Approval *requestJSON `json:"approval"`
+}
+
+// requestJSON is what a person who decides must know, without the handle by which its caller goes on.
+type requestJSON struct {
+	ID          string        `json:"id"`
+	RequestedAt time.Time     `json:"requestedAt"`
+	DecideUntil time.Time     `json:"decideUntil"`
+	UseUntil    time.Time     `json:"useUntil,omitzero"`
+	Quorum      int           `json:"quorum"`
+	Approvers   []string      `json:"approvers,omitempty"`
+	Digest      string        `json:"digest"` // of the complete arguments that are approved
+	Why         string        `json:"why,omitempty"`
+	Edited      bool          `json:"edited,omitempty"`
+	Votes       []effect.Vote `json:"votes,omitempty"`
+	Last        *effect.Vote  `json:"last,omitempty"`
+}
+
+func requestToJSON(a *effect.Approval) *requestJSON {
+	if a == nil {
+		return nil
+	}
+	return &requestJSON{
+		ID: a.ID, RequestedAt: a.RequestedAt, DecideUntil: a.DecideUntil, UseUntil: a.UseUntil, Quorum: a.Quorum,
+		Approvers: a.Approvers, Digest: a.Complete.String(), Why: a.Why, Edited: a.Arguments != nil, Votes: a.Votes, Last: a.Last,
+	}
+}
+
+func approvalsCommand() *cobra.Command {
+	var asJSON, digests bool
+	cmd := &cobra.Command{
+		Use:   "approvals",
+		Short: "List the calls that wait for a person's approval",
+		Long: `List the calls that wait for a person's approval, newest first. Decide with "undolog approve", "undolog
+deny" or "undolog edit"; "undolog show ID" shows a call whole. A call that nobody approves in time is not
+made.`,
+		Example: `  undolog approvals
+  undolog approvals --digests > calls.txt   # look at them, take lines away, then
+  undolog approve $(cat calls.txt)`,
+		Args: exactArgs(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withLog(cmd, func(log *store.Log) error {
+				list, err := log.Awaiting(cmd.Context(), tenantFlag(cmd), 1000)
+				if err != nil {
+					return err
+				}
+				return printApprovals(cmd.OutOrStdout(), list, log.Now(), asJSON, digests)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	cmd.Flags().BoolVar(&digests, "digests", false, "one ID=DIGEST a line, as \"undolog approve\" and \"undolog deny\" take them")
+	return cmd
+}
+
+func printApprovals(w io.Writer, list []*effect.Record, now time.Time, asJSON, digests bool) error {
+	var rows [][]string
+	for _, r := range list {
+		a := r.Approval
+		switch {
+		case asJSON:
+			if err := writeJSON(w, approvalJSON{toJSON(r, now), requestToJSON(a)}); err != nil {
+				return err
+			}
+		case digests && !a.IsApproved():
+			fmt.Fprintf(w, "%s=%s\n", r.ID, a.Complete)
+		case !digests:
+			rows = append(rows, []string{
+				localTime(a.RequestedAt), approvalWord(a), timeLeft(a, now), clip(r.Server, 36), clip(r.Tool, 24), clip(who(r), 24),
+				clip(string(r.Executed()), 60), r.ID,
+			})
+		}
+	}
+	switch {
+	case len(list) == 0 && !asJSON && !digests:
+		fmt.Fprintln(w, "nothing waits for approval")
+	case len(rows) > 0:
+		return approvalColumns(w).print(rows)
+	}
+	return nil
+}
+
+func approvalColumns(w io.Writer) *columns {
+	return &columns{
+		out:   w,
+		heads: []string{"ASKED", "STATE", "LEFT", "SERVER", "TOOL", "WHO", "ARGUMENTS", "ID"},
+		spare: []string{"WHO", "SERVER", "ASKED", "ARGUMENTS"},
+		clip:  "ARGUMENTS",
+		width: terminalWidth(w),
+		paint: func(_, cell string) string { return cell },
+	}
+}
+
+// approvalWord says how far people are with a request.
+func approvalWord(a *effect.Approval) string {
+	switch {
+	case a.IsApproved():
+		return "approved, not used"
+	case a.Arguments != nil:
+		return fmt.Sprintf("edited, %d of %d", len(a.Votes), a.Quorum)
+	case a.Quorum > 1:
+		return fmt.Sprintf("%d of %d", len(a.Votes), a.Quorum)
+	}
+	return "undecided"
+}
+
+// timeLeft is how long the request can still be decided, or its approval used.
+func timeLeft(a *effect.Approval, now time.Time) string {
+	until := a.DecideUntil
+	if a.IsApproved() {
+		until = a.UseUntil
+	}
+	left := until.Sub(now)
+	switch {
+	case left >= 48*time.Hour:
+		return fmt.Sprintf("%dd", left/(24*time.Hour))
+	case left >= time.Hour:
+		return left.Truncate(time.Minute).String()[:len(left.Truncate(time.Minute).String())-2]
+	}
+	return left.Truncate(time.Second).String()
+}
