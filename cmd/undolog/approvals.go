@@ -11,12 +11,6 @@ import (
 	"github.com/undolog/undolog/store"
 )
 
-// approvalJSON is a request for approval as --json prints it.
-type approvalJSON struct {
-	*effectJSON
-	Approval *requestJSON `json:"approval"`
-}
-
 // requestJSON is what a person who decides must know, without the handle by which its caller goes on.
 type requestJSON struct {
 	ID          string        `json:"id"`
@@ -75,7 +69,7 @@ func printApprovals(w io.Writer, list []*effect.Record, now time.Time, asJSON, d
 		a := r.Approval
 		switch {
 		case asJSON:
-			if err := writeJSON(w, approvalJSON{toJSON(r, now), requestToJSON(a)}); err != nil {
+			if err := writeJSON(w, toJSON(r, now)); err != nil {
 				return err
 			}
 		case digests && !a.IsApproved():

@@ -44,6 +44,8 @@ type effectJSON struct {
 	Reason      string          `json:"reason,omitempty"`
 	Delivered   bool            `json:"delivered"`
 	Arguments   json.RawMessage `json:"arguments,omitempty"`
+	Approval    *requestJSON    `json:"approval,omitempty"`
+	Executed    json.RawMessage `json:"executed,omitempty"` // the arguments that a person changed them to
 	Answer      *answerJSON     `json:"answer,omitempty"`
 }
 
@@ -61,7 +63,10 @@ func toJSON(r *effect.Record, now time.Time) *effectJSON {
 		Identity: r.Rule, Scope: r.Scope, Generation: r.Generation, Attempt: r.Attempt,
 		Key: r.Key, Run: r.Run, Occurrence: r.Occurrence, LookalikeOf: r.LookalikeOf,
 		Contract: r.Source, Policy: r.Policy, By: r.By, Reason: r.Reason, Delivered: r.Delivered,
-		Arguments: r.Arguments, Answer: answerToJSON(r.Answer),
+		Arguments: r.Arguments, Approval: requestToJSON(r.Approval), Answer: answerToJSON(r.Answer),
+	}
+	if r.Approval != nil {
+		e.Executed = r.Approval.Arguments
 	}
 	if !r.Signature.IsZero() {
 		e.Signature = r.Signature.String()

@@ -94,7 +94,15 @@ func listTools(ctx context.Context, upstream string, command []string, stderr io
 
 // startingPolicy is a policy file with one rule a tool.
 func startingPolicy(server string, tools []*mcp.Tool) []byte {
+	return startingPolicies([]serverTools{{server, tools}})
+}
+
+func startingPolicies(servers []serverTools) []byte {
 	var b bytes.Buffer
+	var names []string
+	for _, s := range servers {
+		names = append(names, oneLine(s.server))
+	}
 	fmt.Fprintf(&b, `# Policy for the tools of %s, to start from. docs/policy.md says what every field does.
 #
 # tier says what may be done with a call whose outcome is not known:
@@ -107,14 +115,24 @@ func startingPolicy(server string, tools []*mcp.Tool) []byte {
 # call is refused. "approve: never" lets it run.
 version: 1
 tools:
-`, oneLine(server))
-	for _, t := range tools {
-		writeRule(&b, server, t)
+`, strings.Join(names, ", "))
+	rules := 0
+	for _, s := range servers {
+		for _, t := range s.tools {
+			writeRule(&b, s.server, t)
+			rules++
+		}
 	}
-	if len(tools) == 0 {
+	if rules == 0 {
 		b.WriteString("  []\n")
 	}
 	return b.Bytes()
+}
+
+// serverTools are the tools of one server.
+type serverTools struct {
+	server string
+	tools  []*mcp.Tool
 }
 
 // writeRule writes the rule of one tool. A name is a glob that matches itself; globs have no escapes.

@@ -107,6 +107,11 @@ func printEffect(w io.Writer, shown *store.Shown, now time.Time) error {
 		return err
 	}
 	fmt.Fprintf(w, "\n%s\n%s\n", p.bold("arguments"), printable(string(r.Arguments)))
+	if a := r.Approval; a != nil {
+		if err := printApproval(w, p, r, now); err != nil {
+			return err
+		}
+	}
 	fmt.Fprintf(w, "\n%s\n", p.bold("history"))
 	if err := printHistory(w, p, shown.Transitions, shown.Events); err != nil {
 		return err
@@ -115,6 +120,39 @@ func printEffect(w io.Writer, shown *store.Shown, now time.Time) error {
 		fmt.Fprintf(w, "\n%s\n%s\n", p.bold(string(r.Answer.Kind)), printable(string(r.Answer.Body)))
 	}
 	return nil
+}
+
+// printApproval says what was asked, who has decided what, and with which arguments the call is made.
+func printApproval(w io.Writer, p palette, r *effect.Record, now time.Time) error {
+	a := r.Approval
+	fmt.Fprintf(w, "\n%s\n", p.bold("approval"))
+	rows := [][]string{
+		{"request", a.ID + ", " + approvalWord(a)},
+		{"why", printable(a.Why)},
+		{"decide until", localTime(a.DecideUntil)},
+		{"approvers", printable(strings.Join(a.Approvers, ", "))},
+		{"digest", a.Complete.String()},
+	}
+	if r.StateAt(now) == effect.StateAwaitingApproval {
+		rows = append(rows, []string{"left", timeLeft(a, now)})
+	}
+	for _, v := range a.Votes {
+		rows = append(rows, []string{"approved", "by " + printable(v.By) + " at " + localTime(v.At) + reasonOf(v.Reason)})
+	}
+	if err := table(w, nonEmpty(rows)); err != nil {
+		return err
+	}
+	if a.Arguments != nil {
+		fmt.Fprintf(w, "\n%s\n%s\n", p.bold("arguments as edited, which are sent"), printable(string(a.Arguments)))
+	}
+	return nil
+}
+
+func reasonOf(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + printable(reason)
 }
 
 func identityLine(r *effect.Record) string {
@@ -171,6 +209,9 @@ func sameEvents(evs []effect.Event, ts []effect.Transition) int {
 
 func transitionNote(t *effect.Transition) string {
 	var notes []string
+	if word := decisionWord(t); word != "" {
+		notes = append(notes, word)
+	}
 	if t.By != "" {
 		notes = append(notes, "by "+printable(t.By))
 	}
@@ -184,6 +225,14 @@ func transitionNote(t *effect.Transition) string {
 		notes = append(notes, fmt.Sprintf("%s of %d bytes", t.Answer.Kind, len(t.Answer.Body)))
 	}
 	return strings.Join(notes, ", ")
+}
+
+// decisionWord names the decision that made a move; empty where none did.
+func decisionWord(t *effect.Transition) string {
+	if t.Approval == nil || t.Approval.Last == nil || t.By == "" || t.Approval.Last.By != t.By {
+		return ""
+	}
+	return string(t.Approval.Last.Kind)
 }
 
 func nonEmpty(rows [][]string) [][]string {

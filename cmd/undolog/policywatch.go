@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/undolog/undolog/effect"
+)
+
+// policyWatch takes a policy file anew when it changes and on SIGHUP.
+type policyWatch struct {
+	path   string
+	logger *slog.Logger
+	apply  func(ctx context.Context, p *effect.Policy)
+	digest string // of the policy in force
+}
+
+// settleTime is how long after a change the file is read: editors write in several steps.
+const settleTime = 100 * time.Millisecond
+
+// watchPolicy watches the file until ctx ends, on a goroutine of its own. A file that cannot be read, or is no
+// policy, is told of and keeps the policy in force.
+func watchPolicy(ctx context.Context, path string, inForce *effect.Policy, logger *slog.Logger, apply func(context.Context, *effect.Policy)) {
+	w := &policyWatch{path: path, logger: logger, apply: apply, digest: inForce.Digest}
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	// The directory is watched: editors and configuration systems put another file in the place of the old one.
+	watcher, err := fsnotify.NewWatcher()
+	if err == nil {
+		err = watcher.Add(filepath.Dir(path))
+	}
+	if err != nil {
+		logger.WarnContext(ctx, "changes of the policy file are noticed on SIGHUP only", slog.Any("error", err))
+		watcher = &fsnotify.Watcher{}
+	}
+	go func() {
+		defer signal.Stop(hangup)
+		if watcher.Events != nil {
+			defer watcher.Close()
+		}
+		w.run(ctx, hangup, watcher)
+	}()
+}
+
+func (w *policyWatch) run(ctx context.Context, hangup <-chan os.Signal, watcher *fsnotify.Watcher) {
+	var due <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangup:
+			w.reload(ctx)
+		case <-watcher.Events: // of any file: the policy may be a link to what has changed
+			due = time.After(settleTime)
+		case err := <-watcher.Errors:
+			w.logger.WarnContext(ctx, "changes of the policy file may go unnoticed", slog.Any("error", err))
+		case <-due:
+			due = nil
+			w.reload(ctx)
+		}
+	}
+}
+
+func (w *policyWatch) reload(ctx context.Context) {
+	policy, err := loadPolicy(w.path)
+	switch {
+	case err != nil:
+		w.logger.ErrorContext(ctx, "policy not taken: the one before stays in force", slog.String("file", w.path), slog.Any("error", err))
+	case policy.Digest != w.digest:
+		w.digest = policy.Digest
+		w.apply(ctx, policy)
+		w.logger.WarnContext(ctx, "policy changed", slog.String("file", w.path), slog.String("digest", policy.Digest))
+	}
+}
