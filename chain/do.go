@@ -29,6 +29,7 @@ func (c *Chain) Do(ctx context.Context, req *Request, up Upstream) *Reply {
 			reply.operation = o
 			return reply
 		}
+		req = o.exchange.Request.resuming(o.pause)
 	}
 }
 
@@ -55,6 +56,7 @@ type operation struct {
 	unsent   atomic.Bool // settled as Unsent
 	told     atomic.Bool // Delivered has been called, or is to be by a waiter
 	evidence evidence
+	pause    *Pause // for which run returned nil
 }
 
 // run returns nil when the request phase is to be tried again, as an exchange of its own; this one is over.
@@ -68,6 +70,7 @@ func (o *operation) run(ctx context.Context, up Upstream) *Reply {
 		o.settleUnsent(ctx, fmt.Errorf("stopped by interceptor %s", request.Abort.Interceptor))
 		if o.paused(ctx, request.Abort.Pause) {
 			o.delivered(ctx, time.Now(), false)
+			o.pause = request.Abort.Pause
 			return nil
 		}
 		return o.blocked(ctx, interceptors.PhaseRequest, request)

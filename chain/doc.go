@@ -33,8 +33,9 @@
 //
 //	Respond    a trusted mutator answers in the target's place (interceptors.RespondError); the response
 //	           phase runs on its answer as on any other
-//	Pause      a trusted interceptor that denies says that somebody must decide (PauseKey); Observer.Pause
-//	           may wait and let the request phase run once more
+//	Pause      a trusted interceptor that denies says that somebody must decide (PauseKey); Observer.Pause,
+//	           or Request.Pause, may wait (Await), pass on what the requester's user says (Decide), and let
+//	           the request phase run once more
 //	Delivered  whether the reply reached the requester: transports tell Reply, and Reply Observer.Delivered
 //	Outcome    how every operation went, and who stopped it: Observer.Outcome
 //

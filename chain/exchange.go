@@ -28,6 +28,10 @@ type Request struct {
 	// Attributes travel to interceptors as members of context (reverse-DNS keys); what a gateway learned
 	// outside the params, such as an HTTP header.
 	Attributes map[string]json.RawMessage
+
+	// Pause is asked in the place of Observer.Pause, by a gateway that can hold this request or ask its own
+	// requester. Nil: Observer.Pause is.
+	Pause func(ctx context.Context, x *Exchange, p *Pause) (again bool)
 }
 
 // Answer is how an operation ended, seen from the target's side of the chain. Exactly one of Result and
@@ -116,9 +120,14 @@ type Observer struct {
 	Delivered func(ctx context.Context, x *Exchange, at time.Time, delivered bool)
 	// Pause is asked when a trusted interceptor stops the request phase and says that somebody must
 	// decide. It may wait, for as long as ctx, the caller's, lasts: true lets the request phase run once
-	// more from the start, as an exchange of its own; false blocks the operation. No deadline of the chain
-	// counts meanwhile. Nil: blocked at once. What it is about stands in Reply.Pause either way.
+	// more from the start, as an exchange of its own that carries Pause.Handle; false blocks the operation.
+	// No deadline of the chain counts meanwhile. Nil: blocked at once. What it is about stands in
+	// Reply.Pause either way.
 	Pause func(ctx context.Context, x *Exchange, p *Pause) (again bool)
+	// Await returns nil when what a pause waits for is decided, or can be no more; Chain.Await asks it.
+	Await func(ctx context.Context, x *Exchange, p *Pause) error
+	// Decide records what the user of the requester's host says to a pause; Chain.Decide asks it.
+	Decide func(ctx context.Context, x *Exchange, p *Pause, d *Decision) error
 	// Outcome is called once per operation, and once more when a handle of it is resumed.
 	Outcome func(ctx context.Context, x *Exchange, o Outcome)
 }

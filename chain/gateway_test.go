@@ -3,11 +3,13 @@ package chain_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -209,13 +211,58 @@ func TestDo_Pause(t *testing.T) {
 			t.Errorf("pause %+v", reply.Pause)
 		}
 	})
-	t.Run("an error for the requester carries it too", func(t *testing.T) {
+	t.Run("an error for the requester carries it too, and the requester does not see it", func(t *testing.T) {
 		c := newChain(t, nil, mutator("m", func(context.Context, *interceptors.Invocation) (*interceptors.Change, error) {
-			return nil, &interceptors.BlockError{Message: "wait", Data: raw(`{"dev.undolog/pause":{"id":"9"}}`)}
+			return nil, &interceptors.BlockError{Message: "wait", Data: raw(`{"a":1,"dev.undolog/pause":{"id":"9"}}`)}
 		}))
-		if reply := c.Do(t.Context(), request, answers(`{}`)); reply.Pause == nil || reply.Pause.ID != "9" {
+		reply := c.Do(t.Context(), request, answers(`{}`))
+		if reply.Pause == nil || reply.Pause.ID != "9" {
 			t.Errorf("pause %+v", reply.Pause)
 		}
+		if want := `{"code":-32603,"message":"wait","data":{"a":1}}`; string(reply.Error) != want {
+			t.Errorf("error is %s, want %s", reply.Error, want)
+		}
+	})
+	t.Run("the next try carries the handle, and the request's own hook comes before the observer's", func(t *testing.T) {
+		var handles []string
+		c := newChain(t, &chain.Options{Observer: chain.Observer{Pause: func(context.Context, *chain.Exchange, *chain.Pause) bool { panic("asked") }}},
+			mutator("m", func(_ context.Context, in *interceptors.Invocation) (*interceptors.Change, error) {
+				handles = append(handles, string(in.Context.Extra[chain.HandleKey]))
+				if len(handles) > 1 {
+					return &interceptors.Change{}, nil
+				}
+				return nil, &interceptors.BlockError{Message: "wait", Data: raw(`{"dev.undolog/pause":{"id":"9","handle":"h-1"}}`)}
+			}))
+		held := *request
+		held.Pause = func(context.Context, *chain.Exchange, *chain.Pause) bool { return true }
+		if reply := c.Do(t.Context(), &held, answers(`{"ok":1}`)); string(reply.Result) != `{"ok":1}` {
+			t.Errorf("reply %+v", reply)
+		}
+		if diff := cmp.Diff([]string{"", `"h-1"`}, handles); diff != "" {
+			t.Errorf("handles (-want +got)\n%s", diff)
+		}
+	})
+	t.Run("no deadline counts while people decide", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			d := new(decider)
+			o := chain.Observer{Pause: func(ctx context.Context, _ *chain.Exchange, _ *chain.Pause) bool {
+				timer := time.NewTimer(2 * time.Minute)
+				defer timer.Stop()
+				select {
+				case <-timer.C:
+				case <-ctx.Done():
+				}
+				d.granted = true
+				return true
+			}}
+			c := newChain(t, &chain.Options{Observer: o, Deadline: 10 * time.Second})
+			use(t, c, chain.Local("house", server(t, validator("v", d.judge))), &chain.HostPolicy{
+				Overrides: map[string]chain.Override{"v": {TimeoutMs: 5000}}})
+			reply := c.Do(t.Context(), request, answers(`{"ok":1}`))
+			if string(reply.Result) != `{"ok":1}` || reply.Outcome.Verdict != chain.Allowed {
+				t.Errorf("reply %s, outcome %+v", reply.Error, reply.Outcome)
+			}
+		})
 	})
 }
 
@@ -285,5 +332,35 @@ func TestExecute_ManyEventsAreForgotten(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, func() { pass("resources/read") }); n != 0 {
 		t.Errorf("an event that concerns nobody allocates %v times", n)
+	}
+}
+
+func TestChain_Decide(t *testing.T) {
+	var told []chain.Decision
+	o := chain.Observer{Decide: func(_ context.Context, _ *chain.Exchange, _ *chain.Pause, d *chain.Decision) error {
+		told = append(told, *d)
+		return nil
+	}}
+	c := newChain(t, &chain.Options{Observer: o})
+	yes := &chain.Decision{Approve: true, Reason: "seen"}
+	if err := c.Decide(t.Context(), nil, &chain.Pause{ID: "7"}, yes); !errors.Is(err, chain.ErrNoDecider) {
+		t.Errorf("where the host's user may not decide: %v", err)
+	}
+	if err := c.Decide(t.Context(), nil, &chain.Pause{ID: "7", Host: true}, yes); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]chain.Decision{*yes}, told); diff != "" {
+		t.Errorf("told (-want +got)\n%s", diff)
+	}
+	if err := newChain(t, nil).Decide(t.Context(), nil, &chain.Pause{ID: "7", Host: true}, yes); !errors.Is(err, chain.ErrNoDecider) {
+		t.Errorf("where nobody listens: %v", err)
+	}
+}
+
+func TestChain_AwaitWithoutAnObserverWaitsForTheCaller(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := newChain(t, nil).Await(ctx, nil, &chain.Pause{ID: "7"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -112,7 +112,7 @@ func abortError(phase interceptors.Phase, r *PhaseResult) json.RawMessage {
 	at := `,"phase":"` + string(phase) + `"}`
 	switch {
 	case r.Abort.Block != nil:
-		return blockMember(r.Abort.Block)
+		return blockMember(withoutPause(r.Abort.Block))
 	case r.Status == StatusTimeout:
 		return genericError(codeInternal, "Interceptor execution timeout", `{"reason":"timeout"`+at)
 	case r.Abort.Denied:
