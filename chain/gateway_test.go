@@ -232,7 +232,7 @@ func TestDo_Pause(t *testing.T) {
 					return &interceptors.Change{}, nil
 				}
 				return nil, &interceptors.BlockError{Message: "wait", Data: raw(`{"dev.undolog/pause":{"id":"9","handle":"h-1"}}`)}
-			}))
+			}, hooks(on(interceptors.PhaseRequest, "*"))))
 		held := *request
 		held.Pause = func(context.Context, *chain.Exchange, *chain.Pause) bool { return true }
 		if reply := c.Do(t.Context(), &held, answers(`{"ok":1}`)); string(reply.Result) != `{"ok":1}` {
