@@ -2,12 +2,24 @@ package effect
 
 import "time"
 
-// Annotations are the hints a server gives about its own tool. They say nothing unless the server is
-// trusted. That a write destroys nothing (destructiveHint:false) does not make it safe to repeat, so it
-// is not kept.
+// Annotations are the hints a server gives about its own tool; the zero value is what MCP takes for granted
+// of a tool without any. They say nothing unless the server is trusted. That a write destroys nothing does not
+// make it safe to repeat, so no tier comes of it: only conditions see it.
 type Annotations struct {
-	ReadOnly   bool `json:"readOnlyHint"`
-	Idempotent bool `json:"idempotentHint"`
+	ReadOnly   bool // readOnlyHint: true
+	Idempotent bool // idempotentHint: true
+	Harmless   bool // destructiveHint: false
+	Closed     bool // openWorldHint: false
+}
+
+// hints are the annotations as conditions see them. Of a tool that nobody vouches for MCP's defaults are true.
+func (a *Annotations) hints() map[string]bool {
+	if a == nil {
+		a = &Annotations{}
+	}
+	return map[string]bool{
+		"readOnlyHint": a.ReadOnly, "idempotentHint": a.Idempotent, "destructiveHint": !a.Harmless, "openWorldHint": !a.Closed,
+	}
 }
 
 const (

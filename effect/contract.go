@@ -46,9 +46,33 @@ type Contract struct {
 	Deny        string        // why the call is never made; empty: it may be
 	Limits      []Limit       // what Begin counts before the call is made
 	Definition  Digest        // the tool's definition must be this one, else the call needs approval; zero: any
-	Shadow      bool          // decide and record, and dispatch whatever was decided
-	Source      string        // "policy undolog.yaml:12", "annotations" or "default"
+
+	Schemas      bool     // arguments and results are checked against the tool's schemas
+	Redact       []string // places in the arguments that are kept nowhere (names or JSON pointers, * for any member or element)
+	RedactResult []string // places in the result that are kept nowhere
+	Inject       Inject   // where the target finds our idempotency key, beside _meta; zero: nowhere
+	Probe        *Probe   // how a lost outcome is looked up; nil: by a person. Shared, not to be changed
+
+	Shadow bool   // decide and record, and dispatch whatever was decided
+	Source string // "policy undolog.yaml:12", "annotations" or "default"
 }
+
+// Inject says where a call carries our idempotency key for its target: the caller's key, else the effect's id.
+// It is stable over the attempts of an effect.
+type Inject struct {
+	Into InjectPlace
+	Name string // of the argument, the member of _meta or the header
+}
+
+// InjectPlace is a part of a call.
+type InjectPlace string
+
+const (
+	InjectNowhere  InjectPlace = ""
+	InjectArgument InjectPlace = "argument" // a top-level argument; no identity argument, and in no digest
+	InjectMeta     InjectPlace = "meta"     // a member of params._meta
+	InjectHeader   InjectPlace = "header"   // an HTTP header, to upstreams that are reached by HTTP
+)
 
 // AsksGrants reports whether a standing grant could stand for the approval of a call.
 func (c *Contract) AsksGrants() bool { return c.Approve || !c.Definition.IsZero() }

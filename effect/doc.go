@@ -1,7 +1,7 @@
 // Package effect is the domain: what makes two tool calls the same call, what may be done when one comes
 // again, and where an effect stands. It knows nothing of MCP messages, interceptors, stores and transports.
 //
-//	contract := policy.Contract(call.Server, call.Tool, annotations, trusted)
+//	contract, err := policy.For(call, trusted)    // what holds for it
 //	id, err := contract.Identify(call)            // the signature of the call
 //	…                                             // in the log's transaction, facts gathered:
 //	verdict := effect.Decide(call, id, contract, facts, continuation)

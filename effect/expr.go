@@ -1,18 +1,15 @@
 package effect
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"strconv"
+	"math"
+	"strings"
 	"sync"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
-	"github.com/go-json-experiment/json/jsontext"
+	"cel.dev/cel-go/ext"
 )
 
 // Expressions of policies and grants are CEL, compiled when they are read. They see the call: args (its
@@ -22,7 +19,7 @@ import (
 // Condition is a CEL expression that is true or false of a call. It is safe for concurrent use.
 type Condition struct{ expression }
 
-// Amount is a CEL expression that is a number, of units that a call takes.
+// Amount is a CEL expression that is a number, of units that a call takes. It is safe for concurrent use.
 type Amount struct{ expression }
 
 type expression struct {
@@ -34,22 +31,44 @@ type expression struct {
 // its policy slow.
 const maxCost = 1_000_000
 
-var callEnv = sync.OnceValues(func() (*cel.Env, error) {
-	return cel.NewEnv(
-		cel.CrossTypeNumericComparisons(true),
-		cel.Variable("args", cel.MapType(cel.StringType, cel.DynType)),
-		cel.Variable("principal", cel.StringType),
-		cel.Variable("tenant", cel.StringType),
-		cel.Variable("server", cel.StringType),
-		cel.Variable("tool", cel.StringType),
-		cel.Variable("run", cel.StringType),
-		cel.Variable("annotations", cel.MapType(cel.StringType, cel.BoolType)),
-	)
-})
+// scope is what an expression sees.
+type scope struct {
+	name string
+	env  func() (*cel.Env, error)
+}
+
+var (
+	callScope = &scope{"call", sync.OnceValues(func() (*cel.Env, error) {
+		return cel.NewEnv(
+			cel.CrossTypeNumericComparisons(true), cel.OptionalTypes(), ext.Strings(), ext.Math(),
+			cel.Variable("args", cel.MapType(cel.StringType, cel.DynType)),
+			cel.Variable("principal", cel.StringType),
+			cel.Variable("tenant", cel.StringType),
+			cel.Variable("server", cel.StringType),
+			cel.Variable("tool", cel.StringType),
+			cel.Variable("run", cel.StringType),
+			cel.Variable("annotations", cel.MapType(cel.StringType, cel.BoolType)),
+		)
+	})}
+	// sentScope sees a call that was sent, with the idempotency key that its target got.
+	sentScope = callScope.with("sent", cel.Variable("key", cel.StringType))
+	// probeScope sees what a probe answered, too.
+	probeScope = sentScope.with("probe", cel.Variable("result", cel.DynType), cel.Variable("is_error", cel.BoolType))
+)
+
+func (s *scope) with(name string, more ...cel.EnvOption) *scope {
+	return &scope{name, sync.OnceValues(func() (*cel.Env, error) {
+		env, err := s.env()
+		if err != nil {
+			return nil, err
+		}
+		return env.Extend(more...)
+	})}
+}
 
 // ParseCondition compiles a condition. Equal texts are compiled once.
 func ParseCondition(text string) (*Condition, error) {
-	e, err := compile(text, cel.BoolType)
+	e, err := callScope.compile(text, cel.BoolType)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +77,7 @@ func ParseCondition(text string) (*Condition, error) {
 
 // ParseAmount compiles an amount.
 func ParseAmount(text string) (*Amount, error) {
-	e, err := compile(text, cel.IntType, cel.UintType, cel.DoubleType)
+	e, err := callScope.compile(text, cel.IntType, cel.UintType, cel.DoubleType)
 	if err != nil {
 		return nil, err
 	}
@@ -76,27 +95,17 @@ var compiled = struct {
 // maxCompiled bounds how many programs are kept: grants are as many as people make.
 const maxCompiled = 1024
 
-func compile(text string, want ...*cel.Type) (expression, error) {
-	key := want[0].String() + " " + text
+func (s *scope) compile(text string, want ...*cel.Type) (expression, error) {
+	key := s.name + " " + want[0].String() + " " + text
 	compiled.Lock()
 	program := compiled.programs[key]
 	compiled.Unlock()
 	if program != nil {
 		return expression{text, program}, nil
 	}
-	env, err := callEnv()
+	program, err := s.program(text, want)
 	if err != nil {
 		return expression{}, err
-	}
-	ast, issues := env.Compile(text)
-	if err := issues.Err(); err != nil {
-		return expression{}, fmt.Errorf("compile %q: %w", text, err)
-	}
-	if !isOneOf(ast.OutputType(), want) {
-		return expression{}, fmt.Errorf("compile %q: it is a %s, and must be a %s", text, ast.OutputType(), want[0])
-	}
-	if program, err = env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost)); err != nil {
-		return expression{}, fmt.Errorf("compile %q: %w", text, err)
 	}
 	compiled.Lock()
 	defer compiled.Unlock()
@@ -105,6 +114,40 @@ func compile(text string, want ...*cel.Type) (expression, error) {
 	}
 	compiled.programs[key] = program
 	return expression{text, program}, nil
+}
+
+func (s *scope) program(text string, want []*cel.Type) (cel.Program, error) {
+	env, err := s.env()
+	if err != nil {
+		return nil, err
+	}
+	ast, issues := env.Compile(text)
+	if issues.Err() != nil {
+		return nil, fmt.Errorf("compile %q: %w", text, firstIssue(issues))
+	}
+	if !isOneOf(ast.OutputType(), want) {
+		return nil, fmt.Errorf("compile %q: it is a %s, and must be a %s", text, ast.OutputType(), names(want))
+	}
+	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost))
+	if err != nil {
+		return nil, fmt.Errorf("compile %q: %w", text, err)
+	}
+	return program, nil
+}
+
+// firstIssue is the first thing that the compiler has to say, in one line: the rest often follows from it.
+func firstIssue(issues *cel.Issues) error {
+	all := issues.Errors()
+	if len(all) == 0 {
+		return issues.Err()
+	}
+	first := all[0]
+	message, _, _ := strings.Cut(first.Message, "\n")
+	message = strings.TrimSuffix(message, " (in container '')")
+	if line := first.Location.Line(); line > 1 {
+		return fmt.Errorf("in line %d at character %d: %s", line, first.Location.Column()+1, message)
+	}
+	return fmt.Errorf("at character %d: %s", first.Location.Column()+1, message)
 }
 
 func isOneOf(t *cel.Type, want []*cel.Type) bool {
@@ -119,137 +162,61 @@ func isOneOf(t *cel.Type, want []*cel.Type) bool {
 	return false
 }
 
+func names(all []*cel.Type) string {
+	texts := make([]string, len(all))
+	for i, t := range all {
+		texts[i] = t.String()
+	}
+	return strings.Join(texts, " or ")
+}
+
 // Holds reports whether the condition is true of a call. An error means that it cannot be said, for
 // instance because an argument is not there: who asks must take the safe side.
 func (c *Condition) Holds(call *Call) (bool, error) {
-	v, err := c.eval(call)
+	v, err := newView(call)
 	if err != nil {
 		return false, err
 	}
-	b, ok := v.(types.Bool)
+	return c.holds(v)
+}
+
+func (c *Condition) holds(v *view) (bool, error) {
+	value, err := c.eval(v)
+	if err != nil {
+		return false, err
+	}
+	b, ok := value.(types.Bool)
 	if !ok {
-		return false, fmt.Errorf("evaluate %q: it is a %s, not a bool", c.text, v.Type().TypeName())
+		return false, fmt.Errorf("evaluate %q: it is a %s, not a bool", c.text, value.Type().TypeName())
 	}
 	return bool(b), nil
 }
 
 // Of is the amount of a call in millionths of a unit, rounded up.
 func (a *Amount) Of(call *Call) (int64, error) {
-	v, err := a.eval(call)
+	v, err := newView(call)
 	if err != nil {
 		return 0, err
 	}
-	switch n := v.(type) {
+	value, err := a.eval(v)
+	if err != nil {
+		return 0, err
+	}
+	switch n := value.(type) {
 	case types.Int:
-		return millionths(float64(n))
+		return wholeUnits(int64(n))
 	case types.Uint:
-		return millionths(float64(n))
+		return wholeUnits(int64(min(n, math.MaxInt64)))
 	case types.Double:
 		return millionths(float64(n))
 	}
-	return 0, fmt.Errorf("evaluate %q: it is a %s, not a number", a.text, v.Type().TypeName())
+	return 0, fmt.Errorf("evaluate %q: it is a %s, not a number", a.text, value.Type().TypeName())
 }
 
-func (e *expression) eval(call *Call) (ref.Val, error) {
-	vars, err := variables(call)
-	if err != nil {
-		return nil, err
-	}
-	v, _, err := e.program.Eval(vars)
+func (e *expression) eval(v *view) (ref.Val, error) {
+	value, _, err := e.program.Eval(v)
 	if err != nil {
 		return nil, fmt.Errorf("evaluate %q: %w", e.text, err)
 	}
-	return v, nil
-}
-
-func variables(call *Call) (map[string]any, error) {
-	args, err := celObject(call.Arguments)
-	if err != nil {
-		return nil, fmt.Errorf("read arguments: %w", err)
-	}
-	return map[string]any{
-		"args": args, "principal": call.Principal, "tenant": call.Tenant, "server": call.Server, "tool": call.Tool,
-		"run": call.Run, "annotations": call.Annotations.hints(),
-	}, nil
-}
-
-func (a *Annotations) hints() map[string]bool {
-	if a == nil {
-		return map[string]bool{}
-	}
-	return map[string]bool{"readOnlyHint": a.ReadOnly, "idempotentHint": a.Idempotent}
-}
-
-var errNoObject = errors.New("not a JSON object")
-
-// celObject reads a JSON object for CEL. Absent means empty.
-func celObject(src json.RawMessage) (map[string]any, error) {
-	if len(src) == 0 {
-		return map[string]any{}, nil
-	}
-	dec := jsontext.NewDecoder(bytes.NewBuffer(src))
-	v, err := celValue(dec)
-	if err != nil {
-		return nil, err
-	}
-	object, ok := v.(map[string]any)
-	if _, end := dec.ReadToken(); !ok || !errors.Is(end, io.EOF) {
-		return nil, errNoObject
-	}
-	return object, nil
-}
-
-func celValue(dec *jsontext.Decoder) (any, error) {
-	token, err := dec.ReadToken()
-	if err != nil {
-		return nil, err
-	}
-	switch token.Kind() {
-	case 'n':
-		return nil, nil
-	case 't', 'f':
-		return token.Bool(), nil
-	case '"':
-		return token.String(), nil
-	case '0':
-		return celNumber(token.String())
-	case '[':
-		list := []any{}
-		for dec.PeekKind() != ']' {
-			v, err := celValue(dec)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, v)
-		}
-		_, err := dec.ReadToken()
-		return list, err
-	}
-	return celMembers(dec)
-}
-
-func celMembers(dec *jsontext.Decoder) (any, error) {
-	object := map[string]any{}
-	for dec.PeekKind() != '}' {
-		name, err := dec.ReadToken()
-		if err != nil {
-			return nil, err
-		}
-		key := name.String()
-		if object[key], err = celValue(dec); err != nil {
-			return nil, err
-		}
-	}
-	_, err := dec.ReadToken()
-	return object, err
-}
-
-func celNumber(literal string) (any, error) {
-	if n, err := strconv.ParseInt(literal, 10, 64); err == nil {
-		return n, nil
-	}
-	if n, err := strconv.ParseUint(literal, 10, 64); err == nil {
-		return n, nil
-	}
-	return strconv.ParseFloat(literal, 64)
+	return value, nil
 }

@@ -94,6 +94,17 @@ func units(millionths int64) string {
 	return fmt.Sprintf("%g", float64(millionths)/Unit)
 }
 
+// wholeUnits is n units in millionths.
+func wholeUnits(n int64) (int64, error) {
+	switch {
+	case n < 0:
+		return 0, fmt.Errorf("%d is no amount", n)
+	case n > math.MaxInt64/4/Unit:
+		return 0, fmt.Errorf("%d is too much to count", n)
+	}
+	return n * Unit, nil
+}
+
 // millionths rounds up, so that a limit is never passed by what was rounded away.
 func millionths(v float64) (int64, error) {
 	m := math.Ceil(v*Unit - 1e-6)

@@ -1,6 +1,9 @@
 package effect
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // Policy is what a policy file says. It is safe for concurrent use; a changed file is another Policy.
 type Policy struct {
@@ -10,56 +13,66 @@ type Policy struct {
 	name    string
 	servers []serverRule
 	tools   []toolRule
+	shadow  bool
 
-	mu        sync.Mutex
-	contracts map[contractKey]*Contract
+	mu         sync.Mutex
+	candidates map[toolKey]*candidates
 }
 
-// Contract returns what holds for a tool. The first rule that names it decides; what the rule does not
-// say is the default of its tier, and a tool that no rule names is irreversible. The tier of a rule that
-// has none, and of a tool without a rule, is that of the annotations when the policy trusts the server;
-// trusted says so for the former when the policy does not name the server. ann may be nil. The Contract is
+// InShadow returns the policy with every contract under Contract.Shadow: it holds nothing back.
+func (p *Policy) InShadow() *Policy {
+	return &Policy{Digest: p.Digest, name: p.name, servers: p.servers, tools: p.tools, shadow: true}
+}
+
+// For returns what holds for a call. The first rule that names its tool and whose condition holds decides;
+// what the rule does not say is the default of its tier, and a call that no rule takes is irreversible. The
+// tier of a rule that has none, and of a call without a rule, is that of call.Annotations when the policy
+// trusts the server; trusted says so for the former when the policy does not name the server. The Contract is
 // shared: it MUST NOT be changed.
-func (p *Policy) Contract(server, tool string, ann *Annotations, trusted bool) *Contract {
-	key := contractKey{server: server, tool: tool, annotated: ann != nil, trusted: trusted}
-	if ann != nil {
-		key.ann = *ann
+//
+// A condition that has no value for the call leaves it open what holds: then nothing may be dispatched, and
+// the error is an *InvalidError that names the rule. In shadow it is a contract that denies, and is not
+// followed.
+func (p *Policy) For(call *Call, trusted bool) (*Contract, error) {
+	c, err := p.candidatesFor(call, trusted).choose(call)
+	if err == nil || !p.shadow {
+		return c, err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if c := p.contracts[key]; c != nil {
-		return c
-	}
-	if p.contracts == nil || len(p.contracts) >= maxCached {
-		p.contracts = map[contractKey]*Contract{}
-	}
-	c := p.resolve(server, tool, ann, trusted)
-	p.contracts[key] = c
+	return p.undecided(err), nil
+}
+
+// undecided denies, in shadow, what would have been refused.
+func (p *Policy) undecided(why error) *Contract {
+	c := policyContract(TierIrreversible)
+	c.Approve, c.Deny, c.Shadow, c.Source = false, why.Error(), true, "policy "+p.name
 	return c
 }
 
 // Tool names come from the agent, so that the cache must not grow with them.
 const maxCached = 4096
 
-type contractKey struct {
+type toolKey struct {
 	server, tool       string
 	ann                Annotations
 	annotated, trusted bool
 }
 
-func (p *Policy) resolve(server, tool string, ann *Annotations, trusted bool) *Contract {
-	named, trust := p.trust(server)
-	rule := p.rule(server, tool)
-	if rule == nil {
-		tier, source := annotatedTier(ann, named && trust)
-		c := policyContract(tier)
-		c.Source = "policy " + p.name + " (no rule), " + source
-		return c
+func (p *Policy) candidatesFor(call *Call, trusted bool) *candidates {
+	key := toolKey{server: call.Server, tool: call.Tool, annotated: call.Annotations != nil, trusted: trusted}
+	if key.annotated {
+		key.ann = *call.Annotations
 	}
-	if named {
-		trusted = trust
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if found := p.candidates[key]; found != nil {
+		return found
 	}
-	return rule.contract(p.name, ann, trusted)
+	if p.candidates == nil || len(p.candidates) >= maxCached {
+		p.candidates = map[toolKey]*candidates{}
+	}
+	found := p.findCandidates(call, trusted)
+	p.candidates[key] = found
+	return found
 }
 
 func (p *Policy) trust(server string) (named, trust bool) {
@@ -71,18 +84,11 @@ func (p *Policy) trust(server string) (named, trust bool) {
 	return false, false
 }
 
-func (p *Policy) rule(server, tool string) *toolRule {
-	for i := range p.tools {
-		if p.tools[i].matches(server, tool) {
-			return &p.tools[i]
-		}
-	}
-	return nil
-}
-
 // policyContract returns the defaults of a tier under a policy file: what cannot be undone asks.
 func policyContract(tier Tier) *Contract {
 	c := tierContract(tier)
+	c.Schemas = true
+	c.Asking = Asking{Quorum: 1, DecideFor: defaultDecide, UseFor: defaultUse}
 	switch tier {
 	case TierCompensable:
 		c.Repeat = RepeatReplay
@@ -92,3 +98,8 @@ func policyContract(tier Tier) *Contract {
 	}
 	return c
 }
+
+const (
+	defaultDecide = 24 * time.Hour
+	defaultUse    = time.Hour
+)

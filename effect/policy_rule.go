@@ -3,7 +3,6 @@ package effect
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -22,34 +21,89 @@ type serverRule struct {
 
 // toolRule is one entry under tools. Absent members are zero.
 type toolRule struct {
-	Server      string   `json:"server"`
-	Tool        globs    `json:"tool"`
-	Tier        Tier     `json:"tier"`
-	Identity    []string `json:"identity"`
-	Volatile    []string `json:"volatile"`
-	Key         string   `json:"key"`
-	Window      string   `json:"window"`
-	Repeat      Repeat   `json:"repeat"`
-	Lookalike   Repeat   `json:"lookalike"`
-	Share       string   `json:"share"`
-	Annotate    *bool    `json:"annotate"`
-	OnToolError State    `json:"on_tool_error"`
-	OnCancel    string   `json:"on_cancel"`
-	Timeout     string   `json:"timeout"`
-	Lease       string   `json:"lease"`
-	Approve     string   `json:"approve"`
+	Server       string      `json:"server"`
+	Tool         globs       `json:"tool"`
+	When         string      `json:"when"`
+	Tier         Tier        `json:"tier"`
+	Identity     []string    `json:"identity"`
+	Volatile     []string    `json:"volatile"`
+	Key          string      `json:"key"`
+	Window       string      `json:"window"`
+	Repeat       Repeat      `json:"repeat"`
+	Lookalike    Repeat      `json:"lookalike"`
+	Share        string      `json:"share"`
+	Annotate     *bool       `json:"annotate"`
+	OnToolError  State       `json:"on_tool_error"`
+	OnCancel     string      `json:"on_cancel"`
+	Timeout      string      `json:"timeout"`
+	Lease        string      `json:"lease"`
+	Deny         string      `json:"deny"`
+	Approve      string      `json:"approve"`
+	Quorum       int         `json:"quorum"`
+	Approvers    []string    `json:"approvers"`
+	DecideWithin string      `json:"decide_within"`
+	UseWithin    string      `json:"use_within"`
+	Elicitation  bool        `json:"elicitation"`
+	Definition   string      `json:"definition"`
+	Limits       []limitRule `json:"limits"`
+	Schemas      string      `json:"schemas"`
+	Redact       []string    `json:"redact"`
+	RedactResult []string    `json:"redact_result"`
+	Inject       *injectRule `json:"inject"`
+	Probe        *probeRule  `json:"probe"`
 
-	line                    int
-	windowed, timed, leased *time.Duration // Window, Timeout and Lease as read; nil: not given
+	ruleRead
 }
 
-// noKey is the value of a rule's key that says that no argument carries one.
-const noKey = "none"
+// ruleRead is what is read from the texts of a rule; nil and zero where they are not given.
+type ruleRead struct {
+	line                                    int
+	windowed, timed, leased, decided, usage *time.Duration
+	when                                    *Condition
+	asks                                    *Condition // of approve, where it is one
+	pinned                                  Digest
+	limits                                  []Limit
+	probe                                   *Probe
+}
+
+type limitRule struct {
+	Name   string      `json:"name"`
+	Per    LimitPer    `json:"per"`
+	Max    json.Number `json:"max"`
+	Within string      `json:"within"`
+	Units  string      `json:"units"`
+}
+
+type injectRule struct {
+	Argument string `json:"argument"`
+	Meta     string `json:"meta"`
+	Header   string `json:"header"`
+}
+
+type probeRule struct {
+	Server    string `json:"server"`
+	Tool      string `json:"tool"`
+	Arguments string `json:"arguments"`
+	Verdict   string `json:"verdict"`
+}
+
+const (
+	// noKey is the value of a rule's key that says that no argument carries one.
+	noKey = "none"
+
+	approveAlways = "always"
+	approveNever  = "never"
+)
 
 func (r *toolRule) matches(server, tool string) bool {
-	if r.Server != "" && !matchGlob(r.Server, server) {
-		return false
-	}
+	return r.matchesServer(server) && r.matchesTool(tool)
+}
+
+func (r *toolRule) matchesServer(server string) bool {
+	return r.Server == "" || matchGlob(r.Server, server)
+}
+
+func (r *toolRule) matchesTool(tool string) bool {
 	for _, glob := range r.Tool {
 		if matchGlob(glob, tool) {
 			return true
@@ -58,25 +112,36 @@ func (r *toolRule) matches(server, tool string) bool {
 	return false
 }
 
-// contract resolves the rule. A compensable tool counts as irreversible for as long as no compensation
-// can be named for it.
-func (r *toolRule) contract(name string, ann *Annotations, trusted bool) *Contract {
-	source := fmt.Sprintf("policy %s:%d", name, r.line)
+// contract resolves the rule for a tool with the annotations, which are nil where nobody vouches for them. A
+// compensable tool counts as irreversible for as long as no compensation can be named for it, and a read that
+// the rule wants held back as idempotent: reads are put to no decision.
+func (r *toolRule) contract(file string, ann *Annotations) *Contract {
+	source := fmt.Sprintf("policy %s:%d", file, r.line)
 	tier := r.Tier
-	switch tier {
-	case "":
+	if tier == "" {
 		var from string
-		tier, from = annotatedTier(ann, trusted)
+		tier, from = annotatedTier(ann, true)
 		source += ", " + from
-	case TierCompensable:
+	}
+	switch {
+	case tier == TierCompensable:
 		tier = TierIrreversible
+	case tier == TierRead && r.holds():
+		tier = TierIdempotent
 	}
 	c := policyContract(tier)
 	c.Source = source
 	r.setIdentity(c)
 	r.setRepeats(c)
 	r.setDispatch(c)
+	r.setApproval(c)
+	r.setContent(c)
 	return c
+}
+
+// holds reports whether the rule says of itself that a call may have to wait or is refused.
+func (r *toolRule) holds() bool {
+	return r.Deny != "" || r.Approve == approveAlways || r.asks != nil || len(r.limits) > 0 || !r.pinned.IsZero()
 }
 
 func (r *toolRule) setIdentity(c *Contract) {
@@ -89,9 +154,7 @@ func (r *toolRule) setIdentity(c *Contract) {
 }
 
 func (r *toolRule) setRepeats(c *Contract) {
-	if r.windowed != nil {
-		c.Window = *r.windowed
-	}
+	setDuration(&c.Window, r.windowed)
 	if r.Repeat != "" {
 		c.Repeat, c.RepeatError = r.Repeat, r.Repeat
 	}
@@ -110,15 +173,47 @@ func (r *toolRule) setDispatch(c *Contract) {
 	if r.OnCancel != "" {
 		c.Detach = r.OnCancel == "detach"
 	}
-	if r.timed != nil {
-		c.Timeout = *r.timed
-	}
-	if r.leased != nil {
-		c.Lease = *r.leased
-	}
+	setDuration(&c.Timeout, r.timed)
+	setDuration(&c.Lease, r.leased)
+	c.Limits, c.Probe = r.limits, r.probe
+	c.Inject = r.Inject.inject()
+}
+
+func (r *toolRule) setApproval(c *Contract) {
 	if r.Approve != "" {
-		c.Approve = r.Approve == "always"
+		c.Approve = r.Approve == approveAlways
 	}
+	if r.Deny != "" {
+		c.Deny, c.Approve = r.Deny, false
+	}
+	c.Definition = r.pinned
+	c.Asking.Quorum = max(r.Quorum, 1)
+	c.Asking.Approvers, c.Asking.Host = r.Approvers, r.Elicitation
+	setDuration(&c.Asking.DecideFor, r.decided)
+	setDuration(&c.Asking.UseFor, r.usage)
+}
+
+func (r *toolRule) setContent(c *Contract) {
+	c.Schemas = r.Schemas != "ignore"
+	c.Redact, c.RedactResult = r.Redact, r.RedactResult
+}
+
+func setDuration(d *time.Duration, given *time.Duration) {
+	if given != nil {
+		*d = *given
+	}
+}
+
+func (r *injectRule) inject() Inject {
+	switch {
+	case r == nil:
+		return Inject{}
+	case r.Argument != "":
+		return Inject{InjectArgument, r.Argument}
+	case r.Meta != "":
+		return Inject{InjectMeta, r.Meta}
+	}
+	return Inject{InjectHeader, r.Header}
 }
 
 // globs is one glob or a list of them.
@@ -138,31 +233,5 @@ func (g *globs) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-const (
-	day     = 24 * time.Hour
-	maxDays = 36500
-)
-
-// parseDuration reads a Go duration that may begin with days: 10m, 1h30m, 2d, 1d12h.
-func parseDuration(text string) (time.Duration, error) {
-	var days float64
-	rest := text
-	if number, after, ok := strings.Cut(text, "d"); ok {
-		var err error
-		if days, err = strconv.ParseFloat(number, 64); err != nil {
-			return 0, fmt.Errorf("parse duration %q: %w", text, err)
-		}
-		rest = after
-	}
-	var d time.Duration
-	if rest != "" || text == "" {
-		var err error
-		if d, err = time.ParseDuration(rest); err != nil {
-			return 0, fmt.Errorf("parse duration %q: %w", text, err)
-		}
-	}
-	if days > maxDays || d > maxDays*day {
-		return 0, fmt.Errorf("parse duration %q: longer than %d days", text, maxDays)
-	}
-	return d + time.Duration(days*float64(day)), nil
-}
+// String is the globs as a person reads them.
+func (g globs) String() string { return strings.Join(g, ", ") }

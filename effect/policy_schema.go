@@ -30,8 +30,14 @@ var compiledSchema = sync.OnceValue(func() *yamlfile.Schema {
 
 func patternHint(name string) string {
 	switch name {
-	case "window", "timeout", "lease":
+	case "window", "timeout", "lease", "decide_within", "use_within", "within":
 		return "it must be a duration such as 90s, 10m, 1h30m or 2d"
+	case "approvers":
+		return "it must be user:NAME, or a glob such as user:*"
+	case "definition":
+		return "it must be a digest, b3: and 64 hex digits"
+	case "header":
+		return "it must be the name of an HTTP header"
 	}
 	return "it must be an argument's name, or a JSON pointer such as /meta/ts (with ~1 for / and ~0 for ~)"
 }

@@ -25,6 +25,16 @@ func parse(t *testing.T, text string) *effect.Policy {
 	return p
 }
 
+// contractOf is what the policy says of a call without arguments.
+func contractOf(t testing.TB, p *effect.Policy, server, tool string, ann *effect.Annotations, trusted bool) *effect.Contract {
+	t.Helper()
+	c, err := p.For(&effect.Call{Server: server, Tool: tool, Annotations: ann}, trusted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 var (
 	readOnly    = &effect.Annotations{ReadOnly: true}
 	idempotence = &effect.Annotations{Idempotent: true}
@@ -90,7 +100,7 @@ tools:
 		"else": ask, // no rule names it
 	} {
 		t.Run(tool, func(t *testing.T) {
-			c := p.Contract("any", tool, nil, true)
+			c := contractOf(t, p, "any", tool, nil, true)
 			got := defaults{c.Tier, c.Repeat, c.RepeatError, c.OnToolError, c.Detach, c.Approve}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("contract (-want +got)\n%s", diff)
@@ -131,7 +141,7 @@ tools:
 		Repeat: effect.RepeatReplay, RepeatError: effect.RepeatReplay, Lookalike: effect.RepeatAsk, ShareTenant: true,
 		OnToolError: effect.StateFailed, Timeout: 90 * time.Second, Lease: 90 * time.Minute, Source: "policy undolog.yaml:4",
 	}
-	if diff := cmp.Diff(want, p.Contract("payments", "refund_1", nil, false)); diff != "" {
+	if diff := cmp.Diff(want, contractOf(t, p, "payments", "refund_1", nil, false)); diff != "" {
 		t.Errorf("contract of refund_1 (-want +got)\n%s", diff)
 	}
 	want = &effect.Contract{
@@ -139,7 +149,7 @@ tools:
 		RepeatError: effect.RepeatReplay, Lookalike: effect.RepeatRun, Annotate: true, OnToolError: effect.StateFailed, Detach: true,
 		Timeout: 10 * time.Minute, Lease: 5 * time.Minute, Approve: true, Source: "policy undolog.yaml:19",
 	}
-	if diff := cmp.Diff(want, p.Contract("files", "sync", nil, false)); diff != "" {
+	if diff := cmp.Diff(want, contractOf(t, p, "files", "sync", nil, false)); diff != "" {
 		t.Errorf("contract of sync (-want +got)\n%s", diff)
 	}
 }
@@ -164,7 +174,7 @@ tools:
 		{"crm", "Read_x", effect.TierIrreversible},
 		{"crm", "xread_x", effect.TierIrreversible},
 	} {
-		if got := p.Contract(tt.server, tt.tool, nil, false).Tier; got != tt.want {
+		if got := contractOf(t, p, tt.server, tt.tool, nil, false).Tier; got != tt.want {
 			t.Errorf("tier of %s on %s = %s, want %s", tt.tool, tt.server, got, tt.want)
 		}
 	}
@@ -195,7 +205,7 @@ tools:
 		{"a tier in the rule is stronger than annotations", "files", "fixed", true, effect.TierIrreversible, "policy undolog.yaml:7"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := p.Contract(tt.server, tt.tool, readOnly, tt.trusted)
+			c := contractOf(t, p, tt.server, tt.tool, readOnly, tt.trusted)
 			if c.Tier != tt.tier || c.Source != tt.source {
 				t.Errorf("tier %s from %q, want %s from %q", c.Tier, c.Source, tt.tier, tt.source)
 			}
@@ -207,7 +217,7 @@ func TestPolicy_ContractFollowsChangedAnnotations(t *testing.T) {
 	p := parse(t, "version: 1\nservers: [{server: files, trust: true}]\n")
 	for range 2 { // the second round comes from the cache
 		for ann, want := range map[*effect.Annotations]effect.Tier{nil: effect.TierIrreversible, readOnly: effect.TierRead, idempotence: effect.TierIdempotent} {
-			if got := p.Contract("files", "get", ann, false).Tier; got != want {
+			if got := contractOf(t, p, "files", "get", ann, false).Tier; got != want {
 				t.Errorf("tier with %+v = %s, want %s", ann, got, want)
 			}
 		}
@@ -221,7 +231,7 @@ func TestPolicy_ContractIsSafeForConcurrentUse(t *testing.T) {
 		wg.Go(func() {
 			for j := range 3000 { // more names than are cached
 				name := fmt.Sprint(i, j)
-				if p.Contract("s", name, nil, false).Tier != effect.TierIrreversible || p.Contract("s", "get", nil, false).Tier != effect.TierRead {
+				if contractOf(t, p, "s", name, nil, false).Tier != effect.TierIrreversible || contractOf(t, p, "s", "get", nil, false).Tier != effect.TierRead {
 					t.Error("a contract of another tool")
 				}
 			}
@@ -416,7 +426,7 @@ func FuzzParsePolicy(f *testing.F) {
 			return
 		}
 		p.Warnings()
-		if c := p.Contract("s", "t", readOnly, true); c.Tier == "" || c.Timeout <= 0 || c.Lease <= 0 || c.Window < 0 {
+		if c := contractOf(t, p, "s", "t", readOnly, true); c.Tier == "" || c.Timeout <= 0 || c.Lease <= 0 || c.Window < 0 {
 			t.Fatalf("contract %+v is not resolved", c)
 		}
 	})

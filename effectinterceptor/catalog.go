@@ -175,12 +175,18 @@ func (i *Interceptors) learnTool(ctx context.Context, t *store.Tool) error {
 func annotationsOf(definition json.RawMessage) *effect.Annotations {
 	var d struct {
 		Annotations struct {
-			ReadOnly   bool `json:"readOnlyHint"`
-			Idempotent bool `json:"idempotentHint"`
+			ReadOnly    bool  `json:"readOnlyHint"`
+			Idempotent  bool  `json:"idempotentHint"`
+			Destructive *bool `json:"destructiveHint"`
+			Open        *bool `json:"openWorldHint"`
 		} `json:"annotations"`
 	}
 	if err := jsonv2.Unmarshal(definition, &d, jsontext.AllowDuplicateNames(true)); err != nil {
 		return nil
 	}
-	return &effect.Annotations{ReadOnly: d.Annotations.ReadOnly, Idempotent: d.Annotations.Idempotent}
+	a := &d.Annotations
+	return &effect.Annotations{
+		ReadOnly: a.ReadOnly, Idempotent: a.Idempotent,
+		Harmless: a.Destructive != nil && !*a.Destructive, Closed: a.Open != nil && !*a.Open,
+	}
 }

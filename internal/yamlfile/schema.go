@@ -167,6 +167,14 @@ func (c check) refusal(invalid *jsonschema.ValidationError) []error {
 		return []error{c.file.Errorf(where, "%s is %s: it must be %s", name, article(k.Got), articles(k.Want))}
 	case *kind.MinItems, *kind.MinLength:
 		return []error{c.file.Errorf(where, "%s is empty: give it a value or take it away", name)}
+	case *kind.MinProperties:
+		return []error{c.file.Errorf(where, "%s is empty: give it a member or take it away", name)}
+	case *kind.MaxProperties:
+		return []error{c.file.Errorf(where, "%s has %d members: keep %d", name, k.Got, k.Want)}
+	case *kind.Minimum:
+		return []error{c.file.Errorf(where, "%s is %s: it must be at least %s", name, k.Got.RatString(), k.Want.RatString())}
+	case *kind.Maximum:
+		return []error{c.file.Errorf(where, "%s is %s: it must be at most %s", name, k.Got.RatString(), k.Want.RatString())}
 	case *kind.Pattern:
 		return []error{c.file.Errorf(where, "%s is %s: %s", name, c.shown(invalid.InstanceLocation, k.Got), c.patternHint(name))}
 	}
