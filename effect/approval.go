@@ -39,7 +39,7 @@ type Approval struct {
 	Identity []string `json:"identity,omitempty"` // Contract.Identity and Volatile, to know an edited call by
 	Volatile []string `json:"volatile,omitempty"`
 
-	Arguments json.RawMessage `json:"arguments,omitempty"` // edited; nil: those of the effect
+	Arguments json.RawMessage `json:"arguments,omitempty"` // what Complete is of; nil: those of the effect
 	Votes     []Vote          `json:"votes,omitempty"`     // approvals of Complete, oldest first
 	Last      *Vote           `json:"last,omitempty"`      // what was decided last, of whatever kind
 	Reminded  bool            `json:"reminded,omitempty"`  // that the time to decide is nearly over
@@ -69,6 +69,9 @@ const (
 
 // IsApproved reports whether enough people have approved, whatever time it is.
 func (a *Approval) IsApproved() bool { return !a.UseUntil.IsZero() }
+
+// IsEdited reports whether a person has put other arguments in the place of those that were asked about.
+func (a *Approval) IsEdited() bool { return a.Complete != a.Original }
 
 // RemindAt is when four fifths of the time to decide are over.
 func (a *Approval) RemindAt() time.Time {
@@ -103,7 +106,7 @@ func (a *Approval) clone() *Approval {
 	return &c
 }
 
-// Executed is the arguments that are, or were, sent: the edited ones where a person changed them.
+// Executed is the arguments that are, or were, sent: those that were approved, which a person may have changed.
 func (r *Record) Executed() json.RawMessage {
 	if r.Approval != nil && r.Approval.Arguments != nil {
 		return r.Approval.Arguments

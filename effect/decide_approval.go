@@ -33,17 +33,20 @@ func (d *decision) needsApproval() string {
 	pinned := d.contract.Definition
 	switch {
 	case !pinned.IsZero() && d.call.Definition != pinned:
-		return "the tool's definition is not the one that the policy names"
+		return "the tool's definition is not the one that the policy names (" + d.contract.Source + "), it is " + d.call.Definition.known()
 	case d.contract.Approve:
 		return "policy asks a person first (" + d.contract.Source + ")"
 	}
 	return ""
 }
 
-// grant returns the id of a standing grant that covers the call; empty when there is none.
+// grant returns the id of a standing grant that covers the call; empty when there is none. Where the policy pins
+// another definition of the tool, the grant must have been given for this one.
 func (d *decision) grant() string {
+	pinned := d.contract.Definition
+	unpinned := pinned.IsZero() || pinned == d.call.Definition
 	for _, g := range d.facts.Grants {
-		if g.covers(d.call, d.id, d.facts.Now) {
+		if g.covers(d.call, d.id, d.facts.Now) && (unpinned || !g.Definition.IsZero()) {
 			return g.ID
 		}
 	}
@@ -56,25 +59,52 @@ func (d *decision) awaiting() Verdict {
 	if a == nil {
 		return d.asked()
 	}
-	claim := Verdict{Action: ActApproved, Attempt: d.latest.Attempt, Reason: "approved"}
-	switch why := d.needsApproval(); {
+	why := d.needsApproval()
+	if !a.IsApproved() {
+		return d.undecided(why)
+	}
+	switch asks := why != "" || a.Again; {
+	case asks && a.isOutdated(d.call):
+		return d.askAnew("the tool's definition changed since it was approved")
+	case asks && d.votes() < d.contract.Asking.Quorum:
+		return d.askAnew("policy wants more people to approve, or others, than have")
+	}
+	return d.claimAsked("approved")
+}
+
+// votes counts those who have approved and still may.
+func (d *decision) votes() int {
+	n := 0
+	for _, v := range d.latest.Approval.Votes {
+		if asking := &d.contract.Asking; mayApprove(v.By, v.Via, asking.Approvers, asking.Host) {
+			n++
+		}
+	}
+	return n
+}
+
+// undecided decides on a call whose request nobody has decided on. It runs where the contract wants nobody asked
+// any more, or a standing grant covers it; but only as it was asked about, since that is what would run.
+func (d *decision) undecided(why string) Verdict {
+	a := d.latest.Approval
+	unchanged := !a.IsEdited() && d.id.Complete == a.Complete && !a.Again
+	switch {
+	case why == "" && unchanged:
+		return d.claimAsked("policy asks no longer")
 	case a.isOutdated(d.call):
 		return d.askAnew("the tool's definition changed since approval was asked for")
-	case a.IsApproved() && why != "" && len(a.Votes) < d.contract.Asking.Quorum:
-		return d.askAnew("policy wants more people to approve than have")
-	case a.IsApproved():
-		return claim
-	case a.Arguments != nil, a.Again && why == "": // edited and not approved since, or not asked by the contract
+	case !unchanged:
 		return d.asked()
-	case why != "":
-		if claim.Grant = d.grant(); claim.Grant == "" || a.Again {
-			return d.asked()
-		}
-		claim.Reason = "covered by a standing grant"
-		return claim
 	}
-	claim.Reason = "policy asks no longer"
-	return claim
+	v := d.claimAsked("covered by a standing grant")
+	if v.Grant = d.grant(); v.Grant == "" {
+		return d.asked()
+	}
+	return v
+}
+
+func (d *decision) claimAsked(why string) Verdict {
+	return Verdict{Action: ActApproved, Attempt: d.latest.Attempt, Reason: why}
 }
 
 func (d *decision) asked() Verdict {

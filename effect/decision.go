@@ -3,6 +3,7 @@ package effect
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -85,7 +86,7 @@ func (r *Record) Decided(d *Decision, now time.Time) (*Transition, error) {
 	case DecideDeny, DecideWithdraw:
 		state = StateDenied
 	case DecideEdit:
-		if err := next.edit(d.Arguments); err != nil {
+		if err := next.edit(r, d.Arguments); err != nil {
 			return nil, err
 		}
 	case DecideExtend:
@@ -96,7 +97,7 @@ func (r *Record) Decided(d *Decision, now time.Time) (*Transition, error) {
 
 func (d *Decision) check() error {
 	switch {
-	case !strings.HasPrefix(d.By, "user:") || d.By == "user:":
+	case !isUser(d.By):
 		return &ForbiddenError{Reason: fmt.Sprintf("%q cannot decide: who does is named user:NAME", d.By)}
 	case (d.Kind == DecideDeny || d.Kind == DecideEdit || d.Kind == DecideWithdraw) && strings.TrimSpace(d.Reason) == "":
 		return &InvalidError{Reason: "a reason is missing: say why, the agent is told"}
@@ -109,27 +110,30 @@ func (d *Decision) check() error {
 	return nil
 }
 
+// isUser reports whether a name is that of a person, who may decide.
+func isUser(name string) bool { return strings.HasPrefix(name, "user:") && name != "user:" }
+
 // mayDecide reports why this person may not decide on the effect.
 func (r *Record) mayDecide(d *Decision) error {
 	a := r.Approval
 	if d.By == r.Principal {
 		return &ForbiddenError{Reason: d.By + " made the call and cannot decide on it"}
 	}
-	if d.Via == ViaElicitation {
-		if !a.Host {
-			return &ForbiddenError{Reason: "policy does not let the user of the agent's host decide"}
-		}
+	switch {
+	case mayApprove(d.By, d.Via, a.Approvers, a.Host):
 		return nil
-	}
-	if len(a.Approvers) == 0 {
-		return nil
-	}
-	for _, glob := range a.Approvers {
-		if matchGlob(glob, d.By) {
-			return nil
-		}
+	case d.Via == ViaElicitation:
+		return &ForbiddenError{Reason: "policy does not let the user of the agent's host decide"}
 	}
 	return &ForbiddenError{Reason: fmt.Sprintf("%s is not among those who may decide (%s)", d.By, strings.Join(a.Approvers, ", "))}
+}
+
+// mayApprove reports whether a person who decides by some way is among those who may.
+func mayApprove(by, via string, approvers []string, host bool) bool {
+	if via == ViaElicitation {
+		return host
+	}
+	return len(approvers) == 0 || slices.ContainsFunc(approvers, func(glob string) bool { return matchGlob(glob, by) })
 }
 
 // ViaElicitation marks a decision that the user of the agent's host made in a form.
@@ -172,13 +176,13 @@ func (r *Record) alreadyDecided(d *Decision, state State) error {
 }
 
 // edit puts other arguments in the place of those that were asked about. What was approved was not these.
-func (a *Approval) edit(arguments json.RawMessage) error {
+func (a *Approval) edit(r *Record, arguments json.RawMessage) error {
 	complete, err := completeDigest(arguments)
 	if err != nil {
 		return err
 	}
 	a.Arguments, a.Complete, a.Votes = arguments, complete, nil
-	if complete == a.Original {
+	if complete == r.Complete && len(r.Arguments) > 0 {
 		a.Arguments = nil
 	}
 	return nil

@@ -32,7 +32,7 @@ type DecideParams struct {
 // is. Of any number of decisions that exclude each other one is recorded; the others get an
 // *effect.DecidedError that says by whom and when. An *effect.ForbiddenError means that this person may not
 // decide this way, an *effect.InvalidError that the decision lacks something. An edit is refused when the
-// edited call is under way or has run: it would run twice.
+// edited call is under way or has run, and so is its approval: it would run twice.
 func (l *Log) Decide(ctx context.Context, p *DecideParams) (*effect.Record, error) {
 	for {
 		record, err := l.decide(ctx, p)
@@ -54,12 +54,12 @@ func (l *Log) decide(ctx context.Context, p *DecideParams) (*effect.Record, erro
 	if err != nil {
 		return nil, err
 	}
-	now := l.opts.Now()
+	now := l.opts.Now().UTC().Truncate(time.Microsecond)
 	move, err := was.Decided(&p.Decision, now)
 	if err != nil {
 		return nil, err
 	}
-	if p.Kind == effect.DecideEdit {
+	if p.Kind == effect.DecideEdit || p.Kind == effect.DecideApprove {
 		if err := l.checkEdited(ctx, was, move.Approval, now); err != nil {
 			return nil, err
 		}
@@ -70,7 +70,7 @@ func (l *Log) decide(ctx context.Context, p *DecideParams) (*effect.Record, erro
 // checkEdited refuses an edit that would make a call run twice: one that equals what is under way, waits for
 // approval itself, or has run and would still be answered from the record.
 func (l *Log) checkEdited(ctx context.Context, was *effect.Record, a *effect.Approval, now time.Time) error {
-	if a.Arguments == nil || was.Window.IsZero() {
+	if !a.IsEdited() || was.Window.IsZero() {
 		return nil
 	}
 	contract := &effect.Contract{Identity: a.Identity, Volatile: a.Volatile, NoKeyArgument: true}

@@ -38,16 +38,24 @@ func (p *Begin) Reclaimed(v *effect.Verdict, latest *effect.Record, at time.Time
 	if v.Action != effect.ActContinue {
 		r.Continuation = ""
 	}
+	if v.Action == effect.ActReclaim {
+		r.Approval = nil // it was of an attempt before, and is used once
+	}
 	p.claimed(&r, at)
 	return &r
 }
 
 // Requested is the latest effect as it stands once the verdict's request for approval is made at that time.
+// What is asked about are the arguments of this call, which may be other ones than those of the effect where
+// they are not its identity. Those of the effect may also have been pruned.
 func (p *Begin) Requested(v *effect.Verdict, latest *effect.Record, at time.Time) *effect.Record {
 	r := *latest
 	r.Attempt, r.Ordinal, r.ChangedAt = v.Attempt, latest.Ordinal+1, at
 	r.By, r.Reason, r.Continuation, r.Delivered, r.ArrivedAt = "", "", "", false, time.Time{}
 	p.requested(&r, v, at)
+	if r.Approval.Complete != r.Complete || len(r.Arguments) == 0 {
+		r.Approval.Arguments = bytes.Clone(OrEmptyObject(p.Call.Arguments))
+	}
 	return &r
 }
 

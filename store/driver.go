@@ -123,8 +123,9 @@ type Filter struct {
 	Tenant string // required
 	Run    string
 	Server string
-	Tool   string // a glob: * and ?
-	States []effect.State
+	Tool   string         // a glob: * and ?
+	States []effect.State // as they are now (see effect.Record.StateAt)
+	Open   bool           // recorded as open (see effect.State.IsOpen), whatever a clock says of it since
 	Since  time.Time
 	Before int64 // Seq below this; zero: from the newest
 	After  int64 // Seq above this, for following: Ordered then; zero: none

@@ -105,13 +105,6 @@ func testDecide(t *testing.T, h Harness) {
 	})
 	t.Run("what was not applied is claimed again as the next attempt", func(t *testing.T) { testReclaim(t, h) })
 	t.Run("a waiting effect goes on with its continuation only", func(t *testing.T) { testContinue(t, h) })
-	t.Run("approval is asked for and nothing is recorded", func(t *testing.T) {
-		p := newWorld(t, h).process()
-		p.wants(effect.ActAsk, charge(), contract(func(c *effect.Contract) { c.Approve = true }))
-		if records := p.list(&store.Filter{Tenant: "default"}); len(records) != 0 {
-			t.Errorf("%d effects recorded", len(records))
-		}
-	})
 	t.Run("a read is refused", func(t *testing.T) {
 		p := newWorld(t, h).process()
 		if _, err := p.Begin(t.Context(), params(t, charge(), contract(tier(effect.TierRead)))); err == nil {
@@ -129,7 +122,7 @@ func testRepeat(t *testing.T, h Harness) {
 	}{
 		"run":                       {contract(repeat(effect.RepeatRun)), result(`{}`), effect.ActInsert, false},
 		"replay":                    {contract(repeat(effect.RepeatReplay)), result(`{}`), effect.ActReplay, true},
-		"ask":                       {contract(repeat(effect.RepeatAsk)), result(`{}`), effect.ActAsk, false},
+		"ask":                       {contract(repeat(effect.RepeatAsk)), result(`{}`), effect.ActRequest, false},
 		"an idempotent one runs":    {contract(tier(effect.TierIdempotent)), result(`{}`), effect.ActInsert, false},
 		"an error is replayed":      {contract(repeat(effect.RepeatRun)), toolError(`{"isError":true}`), effect.ActReplay, true},
 		"a JSON-RPC error likewise": {contract(repeat(effect.RepeatRun)), rpcError(`{"code":-32000,"message":"x"}`), effect.ActReplay, true},
@@ -279,10 +272,6 @@ func testLookalike(t *testing.T, h Harness) {
 		w := newWorld(t, h)
 		p := w.process()
 		first := p.done(charge(run("r1")), contract())
-		begun := p.wants(effect.ActAsk, charge(run("r2")), ask)
-		if begun.Record == nil || begun.Record.ID != first.ID {
-			t.Errorf("shown %v, want %s", begun.Record, first.ID)
-		}
 		if err := p.Again(t.Context(), store.AgainParams{Tenant: "default", ID: first.ID, By: "user:u", Reason: "wanted"}); err != nil {
 			t.Fatal(err)
 		}
@@ -290,18 +279,21 @@ func testLookalike(t *testing.T, h Harness) {
 		if second.Record.LookalikeOf != first.ID || second.Verdict.UsesAgain != first.ID {
 			t.Errorf("look-alike of %q, uses %q; want %s", second.Record.LookalikeOf, second.Verdict.UsesAgain, first.ID)
 		}
-		p.wants(effect.ActAsk, charge(run("r3")), ask)
-		third := p.wants(effect.ActInsert, charge(run("r3")), contract())
-		if third.Record.LookalikeOf != second.Claim.Effect {
-			t.Errorf("look-alike of %q, want the newest %s", third.Record.LookalikeOf, second.Claim.Effect)
+		newest := second.Record.ID
+		for _, c := range []*effect.Contract{ask, contract()} {
+			next := p.begin(charge(run("r3 "+string(c.Lookalike))), c).Record
+			if next.LookalikeOf != newest {
+				t.Errorf("look-alike of %q, want the newest %s", next.LookalikeOf, newest)
+			}
+			newest = next.ID
 		}
 	})
 	t.Run("a call without a run looks like one with it, and the reverse", func(t *testing.T) {
 		p := newWorld(t, h).process()
 		p.done(charge(), contract())
-		p.wants(effect.ActAsk, charge(key("k")), ask)
-		p.done(charge(key("k"), args(`{"n":1}`)), contract())
-		p.wants(effect.ActAsk, charge(args(`{"n":1}`)), ask)
+		p.wants(effect.ActRequest, charge(key("k")), ask)
+		p.done(charge(key("k2"), args(`{"n":1}`)), contract())
+		p.wants(effect.ActRequest, charge(args(`{"n":1}`)), ask)
 	})
 	t.Run("what was not applied, or is long over, or another's, is none", func(t *testing.T) {
 		w := newWorld(t, h)
@@ -321,6 +313,6 @@ func testLookalike(t *testing.T, h Harness) {
 		begun := p.begin(charge(run("r1")), contract())
 		p.settle(begun.Claim, contract(), lost)
 		w.clock.advance(24 * time.Hour)
-		p.wants(effect.ActAsk, charge(run("r2")), ask)
+		p.wants(effect.ActRequest, charge(run("r2")), ask)
 	})
 }

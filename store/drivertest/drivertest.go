@@ -126,6 +126,7 @@ func contract(changes ...func(*effect.Contract)) *effect.Contract {
 		Tier: effect.TierIrreversible, Window: window, Repeat: effect.RepeatReplay, RepeatError: effect.RepeatReplay,
 		Lookalike: effect.RepeatRun, Annotate: true, OnToolError: effect.StateCommitted, Detach: true,
 		Timeout: 10 * time.Minute, Lease: 5 * time.Minute, Source: "test",
+		Asking: effect.Asking{Quorum: 1, DecideFor: 24 * time.Hour, UseFor: time.Hour},
 	}
 	for _, change := range changes {
 		change(c)
@@ -194,7 +195,7 @@ func (p *process) wants(action effect.Action, call *effect.Call, c *effect.Contr
 	if begun.Verdict.Action != action {
 		p.t.Fatalf("Begin = %s (%s), want %s", begun.Verdict.Action, begun.Verdict.Reason, action)
 	}
-	dispatches := action == effect.ActInsert || action == effect.ActReclaim || action == effect.ActContinue
+	dispatches := action == effect.ActInsert || action == effect.ActReclaim || action == effect.ActContinue || action == effect.ActApproved
 	if (begun.Claim != nil) != dispatches {
 		p.t.Fatalf("Begin = %s with claim %v", action, begun.Claim)
 	}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 
 	"github.com/undolog/undolog/effect"
@@ -58,25 +59,51 @@ func (t *tx) move(was *effect.Record, move *effect.Transition) (*effect.Record, 
 }
 
 // insertTransition writes where r stands now as its next move; false when another move took its place.
-// A claim of a new attempt takes its place in the order of all that was begun.
-func (t *tx) insertTransition(r *effect.Record, newAttempt bool, answer effect.Answer) (inserted bool, err error) {
-	exec := t.exec
-	if !newAttempt { // a new attempt may use up a grant too
-		exec = t.execLast
-	}
-	result, err := exec(`
-		INSERT INTO transition (effect, ordinal, attempt, state, at, owner, lease_until, timeout_at,
-		       position, by, reason, continuation, answer_kind, is_error, answer)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?,
-		       CASE WHEN ? THEN (SELECT MAX(seq) FROM effect) END, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (effect, ordinal) DO NOTHING`,
+// A claim that begins an attempt takes its place in the order of all that was begun.
+func (t *tx) insertTransition(r *effect.Record, begins bool, answer effect.Answer) (inserted bool, err error) {
+	args := []any{
 		r.Seq, r.Ordinal, r.Attempt, string(r.State), micros(r.ChangedAt), r.Owner, nullMicros(r.LeaseUntil), nullMicros(r.TimeoutAt),
-		newAttempt, r.By, r.Reason, r.Continuation, string(answer.Kind), answer.IsError, answerBody(answer))
+		begins, r.By, r.Reason, r.Continuation, string(answer.Kind), answer.IsError, answerBody(answer),
+	}
+	var result sql.Result
+	switch {
+	case r.Approval != nil:
+		result, err = t.insertDecided(r, args)
+	case r.Ordinal == 1 && !r.State.IsOpen(): // nearly all: the end of a first claim, which no account has as open
+		result, err = t.execLast(insertTransition, args...)
+	default:
+		result, err = t.exec(insertTransition, args...)
+	}
 	if err != nil {
 		return false, err
 	}
-	n, err := result.RowsAffected()
-	return n == 1, err
+	if n, err := result.RowsAffected(); n == 0 || err != nil {
+		return false, err
+	}
+	return true, t.account(r)
+}
+
+const insertTransition = `
+	INSERT INTO transition (effect, ordinal, attempt, state, at, owner, lease_until, timeout_at,
+	       position, by, reason, continuation, answer_kind, is_error, answer)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?,
+	       CASE WHEN ? THEN (SELECT MAX(seq) FROM effect) END, ?, ?, ?, ?, ?, ?)
+	ON CONFLICT (effect, ordinal) DO NOTHING`
+
+// insertDecided is for an effect that somebody was asked about.
+func (t *tx) insertDecided(r *effect.Record, args []any) (sql.Result, error) {
+	a, err := approvalOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return t.exec(`
+		INSERT INTO transition (effect, ordinal, attempt, state, at, owner, lease_until, timeout_at,
+		       position, by, reason, continuation, answer_kind, is_error, answer,
+		       approval, edited, decide_until, use_until)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?,
+		       CASE WHEN ? THEN (SELECT MAX(seq) FROM effect) END, ?, ?, ?, ?, ?, ?,
+		       ?, ?, ?, ?)
+		ON CONFLICT (effect, ordinal) DO NOTHING`, append(args, a.document, a.edited, a.decideUntil, a.useUntil)...)
 }
 
 // answerBody is NULL without an answer, and never NULL with one.

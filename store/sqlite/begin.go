@@ -34,8 +34,10 @@ func (t *tx) begin(p *store.Begin) (*store.Begun, error) {
 	switch v.Action {
 	case effect.ActInsert:
 		r, err = t.insert(p, &v)
-	case effect.ActReclaim, effect.ActContinue:
+	case effect.ActReclaim, effect.ActContinue, effect.ActApproved:
 		r, err = t.reclaim(p, &v, facts.Latest)
+	case effect.ActRequest:
+		return t.request(p, v, facts.Latest)
 	default:
 		return &store.Begun{Verdict: v, Record: p.Shown(facts, &v)}, nil
 	}
@@ -50,6 +52,9 @@ func (t *tx) begin(p *store.Begin) (*store.Begun, error) {
 func (t *tx) beginNew(p *store.Begin) (*store.Begun, error) {
 	if p.Identity.Signature.IsZero() {
 		return nil, nil // always new, and matches nothing
+	}
+	if p.Contract.AsksGrants() || len(p.Spends) > 0 {
+		return nil, nil // other things of the log decide too
 	}
 	v := effect.Decide(p.Call, p.Identity, p.Contract, &effect.Facts{Now: t.now}, p.Continuation)
 	if v.Action != effect.ActInsert {
@@ -73,31 +78,44 @@ func (t *tx) claimed(v effect.Verdict, r *effect.Record) *store.Begun {
 // facts gathers what effect.Decide wants to know, and no more than this call needs.
 func (t *tx) facts(p *store.Begin) (*effect.Facts, error) {
 	f := &effect.Facts{Now: t.now}
-	if p.Identity.Signature.IsZero() {
-		return f, nil
+	if err := t.recorded(p, f); err != nil {
+		return nil, err
 	}
-	var err error
+	if err := t.grants(p, f); err != nil {
+		return nil, fmt.Errorf("read grants: %w", err)
+	}
+	if err := t.spent(p, f); err != nil {
+		return nil, fmt.Errorf("read spends: %w", err)
+	}
+	return f, nil
+}
+
+// recorded is what the log has of the call itself.
+func (t *tx) recorded(p *store.Begin, f *effect.Facts) (err error) {
+	if p.Identity.Signature.IsZero() {
+		return nil
+	}
 	f.Latest, err = one(t, selectRecord+`
 		WHERE e.tenant = ? AND e.signature = ?
 		ORDER BY e.generation DESC
 		LIMIT 1`, p.Tenant(), p.Identity.Signature[:])
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if f.Latest == nil {
-		return f, t.lookalike(p, f)
+		return t.lookalike(p, f)
 	}
 	p.Know(f.Latest)
 	if f.Again, err = againOpen(t, f.Latest.ID); err != nil {
-		return nil, err
+		return err
 	}
 	if f.UnknownRound, err = unknownRound(t, f.Latest, p.Continuation); err != nil {
-		return nil, err
+		return err
 	}
 	if p.Identity.Rule == effect.RuleWindow && !f.Latest.State.IsOpen() {
 		f.OtherWrites, err = otherWrites(t, f.Latest)
 	}
-	return f, err
+	return err
 }
 
 // unknownRound reports whether a call goes on with a round that r, which waits, has never asked for.
@@ -122,12 +140,21 @@ func againOpen(q queryer, id string) (bool, error) {
 }
 
 // otherWrites reports whether the caller of r has begun another write on its server since r's last
-// attempt was begun: a first claim has its place by seq, a later attempt by position.
+// attempt was begun: a first claim has its place by seq, a later attempt, or one that was asked about, by the
+// position and the row of its claim. What only awaits approval has not begun.
 func otherWrites(q queryer, r *effect.Record) (bool, error) {
-	begun := r.Seq
-	if r.Attempt > 1 {
-		position, err := number(q, `SELECT MAX(position) FROM transition WHERE effect = ? AND position IS NOT NULL`, r.Seq)
+	begun, row := r.Seq, int64(0)
+	if r.Ordinal > 1 {
+		const claim = `
+			FROM transition
+			WHERE effect = ? AND position IS NOT NULL
+			ORDER BY ordinal DESC
+			LIMIT 1`
+		position, err := number(q, `SELECT position`+claim, r.Seq)
 		if err != nil {
+			return false, err
+		}
+		if row, err = number(q, `SELECT rowid`+claim, r.Seq); err != nil {
 			return false, err
 		}
 		begun = max(begun, position)
@@ -135,7 +162,7 @@ func otherWrites(q queryer, r *effect.Record) (bool, error) {
 	found, err := exists(q, `
 		SELECT 1
 		FROM effect
-		WHERE tenant = ? AND principal = ? AND server = ? AND seq > ? AND tier <> 'read' AND window IS NOT ?
+		WHERE tenant = ? AND principal = ? AND server = ? AND seq > ? AND tier <> 'read' AND window IS NOT ? AND state = 'claimed'
 		LIMIT 1`, r.Tenant, r.Principal, r.Server, begun, blob(r.Window))
 	if err != nil || found {
 		return found, err
@@ -144,9 +171,9 @@ func otherWrites(q queryer, r *effect.Record) (bool, error) {
 		SELECT 1
 		FROM transition t
 		JOIN effect e ON e.seq = t.effect
-		WHERE t.position >= ? AND t.effect <> ?
+		WHERE t.position >= ? AND t.rowid > ? AND t.effect <> ?
 		  AND e.tenant = ? AND e.principal = ? AND e.server = ? AND e.window IS NOT ?
-		LIMIT 1`, begun, r.Seq, r.Tenant, r.Principal, r.Server, blob(r.Window))
+		LIMIT 1`, begun, row, r.Seq, r.Tenant, r.Principal, r.Server, blob(r.Window))
 }
 
 // lookalike looks for an equal call under another key or run, or none, whose effect may stand.
@@ -156,21 +183,22 @@ func (t *tx) lookalike(p *store.Begin, f *effect.Facts) (err error) {
 	}
 	// However often the call was made under other keys, only its newest 64 are looked at.
 	const standing = `
-		AND (t.state IS NULL OR t.state IN ('awaiting_approval', 'claimed', 'waiting', 'in_doubt')
-		     OR (t.state IN ('committed', 'compensating', 'compensation_failed') AND t.at > ?))
+		AND (COALESCE(t.state, e.state) IN ('claimed', 'waiting', 'in_doubt')
+		     OR COALESCE(t.state, e.state) = 'awaiting_approval' AND ? < COALESCE(t.use_until, t.decide_until, e.decide_until)
+		     OR t.state IN ('committed', 'compensating', 'compensation_failed') AND t.at > ?)
 		ORDER BY e.seq DESC
 		LIMIT 1`
-	since := micros(t.now.Add(-p.Contract.Window))
+	now, since := micros(t.now), micros(t.now.Add(-p.Contract.Window))
 	f.Lookalike, err = one(t, selectRecord+`
 		WHERE e.seq IN (SELECT seq FROM effect
 		                WHERE tenant = ? AND window = ? AND rule IN ('key', 'run') AND tier <> 'read' AND signature <> ?
 		                ORDER BY seq DESC
 		                LIMIT 64)`+standing,
-		p.Tenant(), p.Identity.Window[:], p.Identity.Signature[:], since)
+		p.Tenant(), p.Identity.Window[:], p.Identity.Signature[:], now, since)
 	if err == nil && f.Lookalike == nil && p.Identity.Rule != effect.RuleWindow {
 		f.Lookalike, err = one(t, selectRecord+`
 			WHERE e.tenant = ? AND e.signature = ?`+standing,
-			p.Tenant(), p.Identity.Window[:], since)
+			p.Tenant(), p.Identity.Window[:], now, since)
 	}
 	if err != nil || f.Lookalike == nil {
 		return err
@@ -189,6 +217,9 @@ func (t *tx) insert(p *store.Begin, v *effect.Verdict) (*effect.Record, error) {
 	if err := t.beatWhenDue(p, r); err != nil {
 		return nil, err
 	}
+	if err := t.spend(p, r); err != nil {
+		return nil, err
+	}
 	return r, t.useAgain(p, v)
 }
 
@@ -201,6 +232,40 @@ func (t *tx) insertEffect(r *effect.Record) error {
 	}
 	r.Seq, err = result.LastInsertId()
 	return err
+}
+
+// request records that a person is asked: as a new generation, or as the next move of the latest.
+func (t *tx) request(p *store.Begin, v effect.Verdict, latest *effect.Record) (*store.Begun, error) {
+	var r *effect.Record
+	var err error
+	if v.Generation > 0 {
+		r = p.NewRecord(&v, t.now)
+		err = t.insertAwaiting(r)
+	} else {
+		r = p.Requested(&v, latest, t.now)
+		_, err = t.insertTransition(r, false, effect.Answer{}) // the record was read in this transaction
+	}
+	if err != nil {
+		return nil, fmt.Errorf("request approval of effect %s: %w", r.ID, err)
+	}
+	return &store.Begun{Verdict: v, Record: r}, nil
+}
+
+func (t *tx) insertAwaiting(r *effect.Record) error {
+	a, err := approvalOf(r)
+	if err != nil {
+		return err
+	}
+	result, err := t.exec(`
+		INSERT INTO effect (generation, approval, decide_until, `+effectColumns+`)
+		VALUES (?27, ?28, ?29, `+effectValues+`)`, append(effectArgs(r), r.Generation, a.document, a.decideUntil)...)
+	if err != nil {
+		return err
+	}
+	if r.Seq, err = result.LastInsertId(); err != nil {
+		return err
+	}
+	return t.account(r)
 }
 
 // insertIfNew inserts the first generation of a call of which nothing is known, by signature or as a
@@ -238,24 +303,35 @@ const (
 		?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26`
 )
 
+// effectArgs has the state of the first move: a read that is recorded after its end was claimed.
 func effectArgs(r *effect.Record) []any {
+	state := effect.StateClaimed
+	if r.State == effect.StateAwaitingApproval {
+		state = r.State
+	}
 	return []any{
 		r.ID, r.Tenant, r.Principal, r.Session, r.Trace, r.Server, r.Tool, string(r.Tier), string(r.Rule), r.Scope,
 		blob(r.Signature), blob(r.Window), r.Key, r.Run, r.Occurrence, r.ArgsDigest[:], r.Complete[:],
-		r.Policy, r.Source, r.LookalikeOf, micros(r.CreatedAt), string(effect.StateClaimed), r.Owner,
+		r.Policy, r.Source, r.LookalikeOf, micros(r.CreatedAt), string(state), r.Owner,
 		nullMicros(r.LeaseUntil), nullMicros(r.TimeoutAt), []byte(r.Arguments),
 	}
 }
 
-// reclaim claims the next attempt of an effect, or the waiting one again.
+// reclaim claims the next attempt of an effect, the approved one, or the waiting one again.
 func (t *tx) reclaim(p *store.Begin, v *effect.Verdict, latest *effect.Record) (*effect.Record, error) {
 	r := p.Reclaimed(v, latest, t.now)
 	// The record was read in this transaction: nobody can have taken the ordinal.
-	if _, err := t.insertTransition(r, v.Action == effect.ActReclaim, effect.Answer{}); err != nil {
+	begins := v.Action != effect.ActContinue
+	if _, err := t.insertTransition(r, begins, effect.Answer{}); err != nil {
 		return nil, fmt.Errorf("claim effect %s again: %w", r.ID, err)
 	}
 	if err := t.beatWhenDue(p, r); err != nil {
 		return nil, err
+	}
+	if begins {
+		if err := t.spend(p, r); err != nil {
+			return nil, err
+		}
 	}
 	return r, t.useAgain(p, v)
 }

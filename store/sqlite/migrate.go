@@ -20,7 +20,7 @@ import (
 var migrations embed.FS
 
 // schemaVersion is the version this program reads and writes: the number of its newest migration.
-const schemaVersion = 2
+const schemaVersion = 3
 
 // Migration is one step of the schema.
 type Migration struct {

@@ -44,7 +44,8 @@ func (t *tx) prune(after int64, before time.Time) (last, lost int64, err error) 
 		SELECT COUNT(*)
 		FROM effect
 		WHERE seq IN (`+settledBefore+`)
-		  AND (length(arguments) > 0 OR EXISTS (SELECT 1 FROM transition WHERE transition.effect = effect.seq AND length(answer) > 0))`,
+		  AND (length(arguments) > 0 OR EXISTS (SELECT 1 FROM transition
+		                                        WHERE transition.effect = effect.seq AND (length(answer) > 0 OR length(edited) > 0)))`,
 		after, last, micros(before))
 	if err != nil || lost == 0 {
 		return last, 0, err
@@ -52,6 +53,7 @@ func (t *tx) prune(after int64, before time.Time) (last, lost int64, err error) 
 	for _, query := range []string{
 		`UPDATE effect SET arguments = x'' WHERE length(arguments) > 0 AND seq IN (` + settledBefore + `)`,
 		`UPDATE transition SET answer = x'' WHERE length(answer) > 0 AND effect IN (` + settledBefore + `)`,
+		`UPDATE transition SET edited = x'' WHERE length(edited) > 0 AND effect IN (` + settledBefore + `)`,
 	} {
 		if _, err := t.exec(query, after, last, micros(before)); err != nil {
 			return 0, 0, err

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -20,6 +21,12 @@ func (d *Driver) Effect(ctx context.Context, tenant, id string) (*effect.Record,
 // stateAt is effect.Record.StateAt in SQL, for filters: keep them equal. Its parameter is the time.
 const stateAt = `
 	CASE
+	WHEN COALESCE(t.state, e.state) = 'awaiting_approval' THEN
+	  CASE
+	  WHEN ?1 >= t.use_until THEN 'void'
+	  WHEN t.use_until IS NULL AND ?1 >= COALESCE(t.decide_until, e.decide_until) THEN 'expired'
+	  ELSE 'awaiting_approval'
+	  END
 	WHEN COALESCE(t.state, e.state) <> 'claimed' THEN t.state
 	WHEN ?1 < CASE WHEN t.effect IS NULL THEN COALESCE(e.lease_until, o.until, 0) ELSE COALESCE(t.lease_until, o.until, 0) END
 	 AND ?1 < CASE WHEN t.effect IS NULL THEN COALESCE(e.timeout_at, ?1 + 1) ELSE COALESCE(t.timeout_at, ?1 + 1) END
@@ -30,6 +37,11 @@ const stateAt = `
 // Effects implements store.Driver. With f.After it takes the oldest of the newer effects, so that who
 // follows the log misses none, and returns them newest first as ever.
 func (d *Driver) Effects(ctx context.Context, f *store.Filter) ([]*effect.Record, error) {
+	if asksOpen(f) {
+		if err := d.sweep(ctx); err != nil && ctx.Err() == nil {
+			d.logger.WarnContext(ctx, "account of open effects not kept", slog.Any("error", err))
+		}
+	}
 	where, args := conditions(f, micros(d.now()))
 	order := "DESC"
 	if f.After > 0 {
@@ -89,7 +101,30 @@ func conditions(f *store.Filter, now int64) (string, []any) {
 	} else {
 		where = append(where, `?1 = ?1`) // the time is always bound
 	}
+	if f.Open {
+		where = append(where, `COALESCE(t.state, e.state) IN ('claimed', 'waiting', 'in_doubt', 'awaiting_approval')`)
+	}
+	if asksOpen(f) {
+		where = append(where, `e.seq IN (SELECT effect FROM open_effect UNION ALL SELECT seq FROM effect WHERE seq > (SELECT seq FROM mark))`)
+	}
 	return "\n\tWHERE " + strings.Join(where, "\n\t  AND "), args
+}
+
+// asksOpen reports whether a filter selects nothing but what is open, which is found without reading all that
+// is not.
+func asksOpen(f *store.Filter) bool {
+	isSettled := func(s effect.State) bool { return !s.IsOpen() }
+	return f.Open || len(f.States) > 0 && !slices.ContainsFunc(f.States, isSettled)
+}
+
+// Equals implements store.Driver.
+func (d *Driver) Equals(ctx context.Context, tenant string, window effect.Signature, limit int) ([]*effect.Record, error) {
+	return all(snapshot{ctx, d.readers}, selectRecord+`
+		WHERE e.seq IN (SELECT seq FROM effect WHERE tenant = ?1 AND signature = ?2
+		                UNION ALL
+		                SELECT seq FROM effect WHERE tenant = ?1 AND window = ?2 AND rule IN ('key', 'run') AND tier <> 'read')
+		ORDER BY e.seq DESC
+		LIMIT ?3`, tenant, window[:], limit)
 }
 
 // History implements store.Driver. The first claim, kept in the effect's row, comes as ordinal 0.
@@ -118,12 +153,12 @@ func (d *Driver) History(ctx context.Context, tenant, id string) ([]effect.Trans
 
 func transitions(q queryer, tenant, id string) (moves []effect.Transition, err error) {
 	rows, err := q.query(`
-		SELECT 0 AS ordinal, 1, state, created_at, owner, lease_until, timeout_at, '', '', '', '', 0, NULL
+		SELECT 0 AS ordinal, 1, state, created_at, owner, lease_until, timeout_at, '', '', '', '', 0, NULL, approval, NULL
 		FROM effect
 		WHERE tenant = ?1 AND id = ?2
 		UNION ALL
 		SELECT t.ordinal, t.attempt, t.state, t.at, t.owner, t.lease_until, t.timeout_at,
-		       t.by, t.reason, t.continuation, t.answer_kind, t.is_error, t.answer
+		       t.by, t.reason, t.continuation, t.answer_kind, t.is_error, t.answer, t.approval, t.edited
 		FROM transition t
 		JOIN effect e ON e.seq = t.effect
 		WHERE e.tenant = ?1 AND e.id = ?2
@@ -136,9 +171,14 @@ func transitions(q queryer, tenant, id string) (moves []effect.Transition, err e
 		m := effect.Transition{Effect: id}
 		var at int64
 		var lease, timeout sql.NullInt64
+		var asked approvalColumns
 		err := rows.Scan(&m.Ordinal, &m.Attempt, (*string)(&m.State), &at, &m.Owner, &lease, &timeout,
-			&m.By, &m.Reason, &m.Continuation, (*string)(&m.Answer.Kind), &m.Answer.IsError, (*[]byte)(&m.Answer.Body))
+			&m.By, &m.Reason, &m.Continuation, (*string)(&m.Answer.Kind), &m.Answer.IsError, (*[]byte)(&m.Answer.Body),
+			&asked.document, &asked.edited)
 		if err != nil {
+			return nil, err
+		}
+		if m.Approval, err = asked.approval(); err != nil {
 			return nil, err
 		}
 		m.Answer = store.Unpruned(m.Answer, fromMicros(at))

@@ -15,9 +15,9 @@ const selectRecord = `
 	SELECT e.seq, e.id, e.tenant, e.principal, e.session, e.trace, e.server, e.tool, e.tier, e.rule, e.scope,
 	       e.signature, e.window, e.generation, e.key, e.run, e.occurrence, e.args_digest, e.complete,
 	       e.policy, e.source, e.lookalike_of, e.created_at, e.arguments,
-	       e.state, e.owner, e.lease_until, e.timeout_at,
+	       e.state, e.owner, e.lease_until, e.timeout_at, e.approval,
 	       t.ordinal, t.attempt, t.state, t.at, t.owner, t.lease_until, t.timeout_at,
-	       t.by, t.reason, t.continuation, t.answer_kind, t.is_error, t.answer,
+	       t.by, t.reason, t.continuation, t.answer_kind, t.is_error, t.answer, t.approval, t.edited,
 	       o.until, d.at
 	FROM effect e
 	LEFT JOIN transition t ON t.effect = e.seq
@@ -33,6 +33,7 @@ type lastMove struct {
 	leaseUntil, timeoutAt, delivered sql.NullInt64
 	isError                          sql.NullBool
 	answer                           []byte
+	approval                         approvalColumns
 }
 
 // one returns the only record of a query, nil when there is none.
@@ -82,14 +83,15 @@ func scanRecord(rows *sql.Rows) (*effect.Record, error) {
 		created               int64
 		leaseUntil, timeoutAt sql.NullInt64
 		ownerUntil            sql.NullInt64
+		asked                 approvalColumns
 	)
 	err := rows.Scan(&r.Seq, &r.ID, &r.Tenant, &r.Principal, &r.Session, &r.Trace, &r.Server, &r.Tool,
 		(*string)(&r.Tier), (*string)(&r.Rule), &r.Scope,
 		&signature, &window, &r.Generation, &r.Key, &r.Run, &r.Occurrence, &args, &complete,
 		&r.Policy, &r.Source, &r.LookalikeOf, &created, (*[]byte)(&r.Arguments),
-		(*string)(&r.State), &r.Owner, &leaseUntil, &timeoutAt,
+		(*string)(&r.State), &r.Owner, &leaseUntil, &timeoutAt, &asked.document,
 		&m.ordinal, &m.attempt, &m.state, &m.at, &m.owner, &m.leaseUntil, &m.timeoutAt,
-		&m.by, &m.reason, &m.continuation, &m.answerKind, &m.isError, &m.answer,
+		&m.by, &m.reason, &m.continuation, &m.answerKind, &m.isError, &m.answer, &m.approval.document, &m.approval.edited,
 		&ownerUntil, &m.delivered)
 	if err != nil {
 		return nil, fmt.Errorf("scan effect: %w", err)
@@ -104,6 +106,12 @@ func scanRecord(rows *sql.Rows) (*effect.Record, error) {
 	r.LeaseUntil, r.TimeoutAt = fromNullMicros(leaseUntil), fromNullMicros(timeoutAt)
 	r.OwnerUntil = fromNullMicros(ownerUntil)
 	m.apply(&r)
+	if m.ordinal.Valid {
+		asked = m.approval
+	}
+	if r.Approval, err = asked.approval(); err != nil {
+		return nil, fmt.Errorf("scan effect %s: %w", r.ID, err)
+	}
 	return &r, nil
 }
 

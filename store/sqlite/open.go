@@ -1,0 +1,78 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/undolog/undolog/effect"
+)
+
+// sweepStep is how many effects are looked at in one transaction, and how many may lie beyond the mark before
+// who lists what is open moves it.
+const sweepStep = 5000
+
+// account keeps open_effect: who lists what is open finds it there, or among the newest effects.
+func (t *tx) account(r *effect.Record) error {
+	query := `DELETE FROM open_effect WHERE effect = ?`
+	switch {
+	case r.State.IsOpen():
+		query = `INSERT OR IGNORE INTO open_effect (effect) VALUES (?)`
+	case r.Ordinal == 1 && r.Approval == nil: // it was claimed by its first row, which is on no account
+		return nil
+	}
+	if _, err := t.exec(query, r.Seq); err != nil {
+		return fmt.Errorf("account for effect %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+// sweep moves the mark when many effects lie beyond it. Without it the list is as right, and slower.
+func (d *Driver) sweep(ctx context.Context) error {
+	for more := true; more; {
+		beyond, err := number(snapshot{ctx, d.readers}, `SELECT MAX(seq) - (SELECT seq FROM mark) FROM effect`)
+		if err != nil || beyond <= sweepStep {
+			return err
+		}
+		err = d.writer.do(ctx, func(t *tx) (err error) {
+			more, err = t.sweep()
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("account for what is open: %w", err)
+		}
+	}
+	return nil
+}
+
+// sweep moves the mark by one step and reports whether it did. First claims that nobody has settled go on
+// the account, and what was settled since leaves it.
+func (t *tx) sweep() (moved bool, err error) {
+	mark, err := number(t, `SELECT seq FROM mark`)
+	if err != nil {
+		return false, err
+	}
+	newest, err := number(t, `SELECT MAX(seq) FROM effect`)
+	if err != nil {
+		return false, err
+	}
+	next := min(mark+sweepStep, newest)
+	for _, s := range []struct {
+		query string
+		args  []any
+	}{
+		{`DELETE FROM open_effect
+		  WHERE effect IN (SELECT o.effect FROM open_effect o
+		                   JOIN transition t ON t.effect = o.effect
+		                        AND t.ordinal = (SELECT MAX(ordinal) FROM transition WHERE effect = o.effect)
+		                   WHERE t.state NOT IN ('claimed', 'waiting', 'in_doubt', 'awaiting_approval'))`, nil},
+		{`INSERT OR IGNORE INTO open_effect (effect)
+		  SELECT e.seq FROM effect e
+		  WHERE e.seq > ? AND e.seq <= ? AND NOT EXISTS (SELECT 1 FROM transition WHERE effect = e.seq)`, []any{mark, next}},
+		{`UPDATE mark SET seq = ?`, []any{next}},
+	} {
+		if _, err := t.exec(s.query, s.args...); err != nil {
+			return false, err
+		}
+	}
+	return next > mark, nil
+}
