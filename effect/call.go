@@ -23,11 +23,22 @@ type Call struct {
 
 	ReceivedAt time.Time // when the request reached us; zero: not known. It decides what had been delivered before
 
+	Recorded json.RawMessage // what is kept of Arguments; nil: all of it
+	Secrets  *Secrets        // what is kept of nothing else either; nil: nothing is secret
+
 	Definition  Digest       // of the tool's definition as it is known; zero: not known
 	Annotations *Annotations // what its definition says of the tool, for conditions; nil: not known
 
 	Session string // attribution: the invoker's session
 	Trace   string // attribution: W3C trace id
+}
+
+// Kept is what is kept of the arguments. Identity and digests are those of the arguments themselves.
+func (c *Call) Kept() json.RawMessage {
+	if c.Recorded != nil {
+		return c.Recorded
+	}
+	return c.Arguments
 }
 
 // Rule says by which rule of identity a call was recognised.

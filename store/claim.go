@@ -14,9 +14,9 @@ func (p *Begin) NewRecord(v *effect.Verdict, at time.Time) *effect.Record {
 	r := &effect.Record{
 		ID: p.ID, Tenant: p.Tenant(), Principal: c.Principal, Session: c.Session, Trace: c.Trace,
 		Server: c.Server, Tool: c.Tool, Tier: p.Contract.Tier,
-		Rule: id.Rule, Scope: id.Scope, Signature: id.Signature, Window: id.Window, Generation: v.Generation,
-		Key: c.Key, Run: c.Run, Occurrence: c.Occurrence,
-		Arguments: OrEmptyObject(c.Arguments), ArgsDigest: id.Arguments, Complete: id.Complete,
+		Rule: id.Rule, Scope: c.Secrets.Text(id.Scope), Signature: id.Signature, Window: id.Window, Generation: v.Generation,
+		Key: c.Secrets.Text(c.Key), Run: c.Run, Occurrence: c.Occurrence,
+		Arguments: OrEmptyObject(c.Kept()), ArgsDigest: id.Arguments, Complete: id.Complete,
 		Policy: p.Policy, Source: p.Contract.Source, LookalikeOf: v.Lookalike,
 		State: effect.StateClaimed, Attempt: 1, Owner: p.Owner, CreatedAt: at,
 	}
@@ -54,7 +54,7 @@ func (p *Begin) Requested(v *effect.Verdict, latest *effect.Record, at time.Time
 	r.By, r.Reason, r.Continuation, r.Delivered, r.ArrivedAt = "", "", "", false, time.Time{}
 	p.requested(&r, v, at)
 	if r.Approval.Complete != r.Complete || len(r.Arguments) == 0 {
-		r.Approval.Arguments = bytes.Clone(OrEmptyObject(p.Call.Arguments))
+		r.Approval.Arguments = bytes.Clone(OrEmptyObject(p.Call.Kept()))
 	}
 	return &r
 }
