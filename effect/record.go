@@ -133,5 +133,6 @@ const (
 	EventOperation   = "operation"           // a governed operation that is no effect, seen through a foreign engine
 	EventReminder    = "reminder"            // the time to decide on a request is nearly over
 	EventShadow      = "shadow"              // a call ran that would have been answered otherwise
+	EventGranted     = "granted"             // a standing grant stood for an approval
 	EventStopped     = "stopped"             // an interceptor stopped an operation
 )

@@ -23,6 +23,14 @@ func Observer(ei *effectinterceptor.Interceptors) chain.Observer {
 		Explain: func(_ context.Context, x *chain.Exchange, a chain.Answer) *interceptors.BlockError {
 			return ei.Explain(x.ID, endOf(a).Kind)
 		},
+		Await: func(ctx context.Context, x *chain.Exchange, p *chain.Pause) error {
+			return ei.AwaitDecision(ctx, x.Request.Caller.Tenant, p.Handle)
+		},
+		Decide: func(ctx context.Context, x *chain.Exchange, p *chain.Pause, d *chain.Decision) error {
+			return ei.Decide(ctx, effectinterceptor.HostDecision{
+				Tenant: x.Request.Caller.Tenant, Principal: principalID(x.Request), Handle: p.Handle, Approve: d.Approve, Reason: d.Reason,
+			})
+		},
 		Outcome: func(ctx context.Context, x *chain.Exchange, o chain.Outcome) {
 			if o.Verdict == chain.Blocked || o.Verdict == chain.Failed {
 				ei.Stopped(effectinterceptor.Stop{

@@ -23,16 +23,21 @@ func (i *Interceptors) begin(ctx context.Context, in *interceptors.Invocation) (
 	if err != nil {
 		return nil, i.stopInvalid(err)
 	}
-	contract, err := i.contractOf(ctx, call)
+	policy := i.policy.Load() // one for the whole call
+	contract, err := i.contractOf(ctx, policy, call)
 	if err != nil {
-		return nil, i.stopUnavailable(ctx, call, err)
+		return nil, i.stop(ctx, call, err)
 	}
 	o := i.newOpen(in, call, contract)
+	o.policy = digestOf(policy)
 	if contract.Tier == effect.TierRead {
 		return i.beginRead(in, c, o), nil
 	}
 	if o.identity, err = contract.Identify(call); err != nil {
 		return nil, i.stopInvalid(err)
+	}
+	if stop := i.resume(ctx, in, o); stop != nil {
+		return nil, stop
 	}
 	return i.claim(ctx, in, c, o)
 }
@@ -53,16 +58,19 @@ func (i *Interceptors) claim(ctx context.Context, in *interceptors.Invocation, c
 		if !first {
 			pause(ctx)
 		}
+		if ctx.Err() != nil { // an approval is not used up for a caller that has gone
+			return nil, ctx.Err()
+		}
 		begun, err := i.log.Begin(ctx, &store.BeginParams{
 			Call:         o.call,
 			Identity:     o.identity,
 			Contract:     o.contract,
-			Policy:       i.policyDigest(),
+			Policy:       o.policy,
 			Remote:       !in.Caller.Local,
 			Continuation: c.continuation,
 		})
 		if err != nil {
-			return nil, i.stopUnavailable(ctx, o.call, err)
+			return nil, i.stop(ctx, o.call, err)
 		}
 		if begun.Claim != nil {
 			faults.Point("after-begin")
@@ -71,10 +79,10 @@ func (i *Interceptors) claim(ctx context.Context, in *interceptors.Invocation, c
 				i.settle(ctx, o, effect.Outcome{Kind: effect.OutcomeUnsent, Reason: "the invoker left before the claim was made"})
 				return nil, ctx.Err()
 			}
-			return i.execute(in, c, o, begun), nil
+			return i.execute(ctx, in, c, o, begun)
 		}
 		if begun.Verdict.Action != effect.ActJoin {
-			return nil, i.answer(in, o, begun)
+			return nil, i.answer(ctx, in, o, begun)
 		}
 		if deadline.IsZero() {
 			deadline = i.joinDeadline(ctx)
@@ -99,7 +107,13 @@ func pause(ctx context.Context) {
 }
 
 // execute stamps the claimed call and lets it go on.
-func (i *Interceptors) execute(in *interceptors.Invocation, c *toolCall, o *open, begun *store.Begun) *interceptors.Change {
+func (i *Interceptors) execute(ctx context.Context, in *interceptors.Invocation, c *toolCall, o *open, begun *store.Begun) (*interceptors.Change, error) {
+	c, err := i.approvedCall(c, o, begun)
+	if err != nil {
+		i.settle(ctx, o, effect.Outcome{Kind: effect.OutcomeUnsent, Reason: "the approved arguments cannot be put into the call"})
+		return nil, err
+	}
+	i.noteVerdict(o, &begun.Verdict)
 	key := begun.Claim.Effect
 	if o.identity.Rule == effect.RuleKey {
 		key = o.identity.Scope
@@ -107,7 +121,18 @@ func (i *Interceptors) execute(in *interceptors.Invocation, c *toolCall, o *open
 	out := newInfo(outcomeExecute, o.identity, begun.Record)
 	out.Attempt = begun.Claim.Attempt
 	i.await(in, o)
-	return &interceptors.Change{Payload: c.stamp(begun.Claim, key), Info: out.dispatched(o.contract), Certain: true}
+	return &interceptors.Change{Payload: c.stamp(begun.Claim, key), Info: out.dispatched(o.contract), Certain: true}, nil
+}
+
+// noteVerdict notes what else the log decided on a call that runs: that a standing grant stood for an
+// approval, and what would have been done were it not for the shadow.
+func (i *Interceptors) noteVerdict(o *open, v *effect.Verdict) {
+	if v.Grant != "" {
+		i.noteDetail(o, effect.EventGranted, map[string]string{"grant": v.Grant})
+	}
+	if v.Would != nil {
+		i.noteDetail(o, effect.EventShadow, map[string]string{"action": string(v.Would.Action), "reason": v.Would.Reason})
+	}
 }
 
 // joinMargin is how long before its invocation's deadline a call stops waiting, so that the invoker
@@ -150,7 +175,7 @@ func (i *Interceptors) join(ctx context.Context, in *interceptors.Invocation, o 
 }
 
 // answer is what a caller gets that may not dispatch.
-func (i *Interceptors) answer(in *interceptors.Invocation, o *open, begun *store.Begun) error {
+func (i *Interceptors) answer(ctx context.Context, in *interceptors.Invocation, o *open, begun *store.Begun) error {
 	v, r := begun.Verdict, begun.Record
 	switch v.Action {
 	case effect.ActReplay:
@@ -160,9 +185,14 @@ func (i *Interceptors) answer(in *interceptors.Invocation, o *open, begun *store
 	case effect.ActConflict: // r is nil when the other call is another principal's
 		i.note(o, effect.EventRefused, r, v.Reason)
 		return refused(outcomeConflict, v.Reason, o.identity, r).block(codeInternal)
+	case effect.ActRequest, effect.ActAsk:
+		return i.ask(ctx, o, begun)
+	case effect.ActLimit:
+		i.note(o, effect.EventRefused, r, v.Reason)
+		return overLimit(v.Reason, o.identity, r).block(codeInternal)
 	default:
 		i.note(o, effect.EventRefused, r, v.Reason)
-		return refused(outcomeDenied, v.Reason, o.identity, r).block(codeInternal)
+		return i.deny(ctx, o, begun).block(codeInternal)
 	}
 }
 
@@ -174,6 +204,7 @@ func (i *Interceptors) replay(in *interceptors.Invocation, o *open, r *effect.Re
 	if o.contract.Annotate && o.identity.Rule == effect.RuleWindow && (repeat || blind && r.State == effect.StateCommitted) {
 		note = repeated(r, o.contract.Window)
 	}
+	note = paragraphs(editedNote(r), note)
 	answer, err := respond(o.identity, r, note)
 	if err != nil {
 		i.opts.Logger.Error("recorded answer cannot be given again", slog.String("effect", r.ID), slog.Any("error", err))
@@ -195,6 +226,14 @@ func (i *Interceptors) stopInvalid(err error) error {
 	return err
 }
 
+// stop is for a call that cannot be judged, or that the log did not answer.
+func (i *Interceptors) stop(ctx context.Context, call *effect.Call, err error) error {
+	if _, bad := errors.AsType[*effect.InvalidError](err); bad {
+		return i.stopInvalid(err)
+	}
+	return i.stopUnavailable(ctx, call, err)
+}
+
 func (i *Interceptors) stopUnavailable(ctx context.Context, call *effect.Call, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -204,28 +243,30 @@ func (i *Interceptors) stopUnavailable(ctx context.Context, call *effect.Call, e
 	return unavailable(call.Server).block(codeInternal)
 }
 
-func (i *Interceptors) policyDigest() string {
-	if i.opts.Policy == nil {
+func digestOf(p *effect.Policy) string {
+	if p == nil {
 		return ""
 	}
-	return i.opts.Policy.Digest
+	return p.Digest
 }
 
-// contractOf is what holds for the call's tool. Where the log cannot say what is known of the tool, a tool
-// that is a read all the same still runs.
-func (i *Interceptors) contractOf(ctx context.Context, call *effect.Call) (*effect.Contract, error) {
-	ann, err := i.catalog.annotations(ctx, call.Tenant, call.Server, call.Tool)
+// contractOf is what holds for the call. Where the log cannot say what is known of the tool, a tool that is a
+// read all the same still runs.
+func (i *Interceptors) contractOf(ctx context.Context, policy *effect.Policy, call *effect.Call) (*effect.Contract, error) {
+	known, err := i.catalog.find(ctx, serverKey{call.Tenant, call.Server}, call.Tool)
+	call.Definition, call.Annotations = known.digest, known.annotations
 	trusted := i.opts.Trust(call.Server)
-	var c *effect.Contract
-	if i.opts.Policy == nil {
-		c = effect.DefaultContract(ann, trusted)
-	} else {
-		c = i.opts.Policy.Contract(call.Server, call.Tool, ann, trusted)
-	}
-	if err != nil && c.Tier != effect.TierRead {
+	if policy == nil {
+		if c := effect.DefaultContract(call.Annotations, trusted); err == nil || c.Tier == effect.TierRead {
+			return c, nil
+		}
 		return nil, err
 	}
-	return c, nil
+	c, wrong := policy.For(call, trusted)
+	if err != nil && (wrong != nil || c.Tier != effect.TierRead) {
+		return nil, err
+	}
+	return c, wrong
 }
 
 func (i *Interceptors) note(o *open, kind string, r *effect.Record, reason string) {

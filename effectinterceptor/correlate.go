@@ -164,13 +164,13 @@ func (i *Interceptors) reopen(ctx context.Context, in *interceptors.Invocation, 
 	if r.State != effect.StateClaimed && r.State != effect.StateInDoubt {
 		return nil
 	}
-	call := &effect.Call{Tenant: r.Tenant, Principal: r.Principal, Server: r.Server, Tool: r.Tool}
-	contract, err := i.contractOf(ctx, call)
+	call := callOf(r)
+	contract, err := i.contractOf(ctx, i.policy.Load(), call)
 	if err != nil {
 		return nil
 	}
 	return &open{
-		call: call, contract: contract, effectID: r.ID, started: r.CreatedAt,
+		call: call, contract: contract, effectID: r.ID, started: r.CreatedAt, edited: editedNote(r),
 		identity: &effect.Identity{Rule: r.Rule, Signature: r.Signature},
 		claim:    &effect.Claim{Effect: r.ID, Tenant: r.Tenant, Attempt: r.Attempt, Ordinal: r.Ordinal, Owner: r.Owner},
 	}

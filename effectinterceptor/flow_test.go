@@ -83,16 +83,15 @@ func TestRepeats(t *testing.T) {
 		w.alice().with(exchange("1")).run(pay, `{"isError":true,"content":[{"type":"text","text":"paid"}],"receipt":9007199254740993}`)
 		w.alice().with(exchange("2")).mustRespond(pay)
 	})
-	t.Run("refused again and again, one reason and no effect", func(t *testing.T) {
+	t.Run("a call that waits for people, again and again: one reason and one request", func(t *testing.T) {
 		w := newWorld(t, policy("version: 1\ntools:\n  - {tool: pay, tier: irreversible}\n"))
 		first, second := w.alice().mustBlock(pay), w.alice().mustBlock(pay)
 		if diff := cmp.Diff(first, second); diff != "" {
 			t.Errorf("the reason changed (-first +second)\n%s", diff)
 		}
-		if n := len(w.effects("default")); n != 0 {
-			t.Errorf("%d effects", n)
+		if got := w.only(); got.Attempt != 1 || got.Ordinal != 0 {
+			t.Errorf("the record moved: %+v", got)
 		}
-		w.wantEvent(effect.EventRefused, 2)
 	})
 	t.Run("a conflict is noted, and tells another principal nothing", func(t *testing.T) {
 		w := newWorld(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,9 +23,12 @@ const (
 
 // Options configures Interceptors.
 type Options struct {
-	// Policy holds the rules for tools. Defaults to none: nothing asks; calls are recorded, run once and
-	// replayed.
+	// Policy holds the rules for tools, until SetPolicy says otherwise. Defaults to none: nothing asks; calls
+	// are recorded, run once and replayed.
 	Policy *effect.Policy
+	// ApprovalURL is where people decide: a request's page is at this URL, a slash and the effect's id.
+	// Defaults to none: they have the commands.
+	ApprovalURL string
 	// Tenant is that of callers whose transport names none. Defaults to effect.DefaultTenant.
 	Tenant string
 	// Trust says whether the annotations of a server's tools are believed where the policy does not say.
@@ -52,6 +56,8 @@ type Interceptors struct {
 	catalog *catalog
 
 	lastConfig atomic.Pointer[readConfig]
+	policy     atomic.Pointer[effect.Policy]
+	asked      sync.Map // scope: the tenants and servers that calls were put to people of
 }
 
 // New returns the interceptors over log.
@@ -75,12 +81,14 @@ func New(log *store.Log, opts *Options) *Interceptors {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Interceptors{
+	i := &Interceptors{
 		log:     log,
 		opts:    o,
 		open:    newOpenSet(),
 		catalog: newCatalog(log, o.Now),
 	}
+	i.policy.Store(o.Policy)
+	return i
 }
 
 // Engine says who runs the interceptors.

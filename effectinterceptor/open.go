@@ -18,10 +18,12 @@ type open struct {
 
 	call     *effect.Call
 	contract *effect.Contract
+	policy   string           // digest of the policy in force when it came
 	identity *effect.Identity // nil for a read
 	effectID string           // empty for a read
 	claim    *effect.Claim    // nil unless this call may be dispatched as a claimed one
 	replayed bool             // answered from the record
+	edited   string           // what the model is told when other arguments ran than it sent
 	started  time.Time
 
 	overlapped bool // guarded by openSet: another request of the session was open at the same time

@@ -21,6 +21,10 @@ const (
 	outcomeConflict    = "conflict"
 	outcomeInvalid     = "invalid"
 	outcomeUnavailable = "unavailable"
+	outcomeApproval    = "approval_required"
+	outcomeExpired     = "expired"
+	outcomeVoid        = "void"
+	outcomeLimit       = "limit"
 )
 
 // codeInvalidParams and codeInternal are JSON-RPC 2.0's.
@@ -42,6 +46,12 @@ type info struct {
 	RetryAfterMs int64
 	Stateless    bool
 	Path         string // outcome invalid: JSON pointer into params
+	ApprovalID   string // of the request
+	URL          string // where it is decided
+	Until        time.Time
+	By           string // who decided
+	At           time.Time
+	Edited       bool // other arguments ran than were sent
 	Reason       string
 }
 
@@ -59,6 +69,12 @@ func (i *info) appendTo(dst []byte) []byte {
 	dst = appendNumber(dst, "retryAfterMs", i.RetryAfterMs)
 	dst = appendTrue(dst, "stateless", i.Stateless)
 	dst = appendText(dst, "path", i.Path)
+	dst = appendText(dst, "approvalId", i.ApprovalID)
+	dst = appendText(dst, "url", i.URL)
+	dst = appendTime(dst, "until", i.Until)
+	dst = appendText(dst, "by", i.By)
+	dst = appendTime(dst, "at", i.At)
+	dst = appendTrue(dst, "edited", i.Edited)
 	dst = appendText(dst, "reason", i.Reason)
 	return append(dst, '}')
 }
@@ -79,6 +95,13 @@ func appendNumber(dst []byte, name string, value int64) []byte {
 		return dst
 	}
 	return strconv.AppendInt(appendName(dst, name), value, 10)
+}
+
+func appendTime(dst []byte, name string, value time.Time) []byte {
+	if value.IsZero() {
+		return dst
+	}
+	return append(value.UTC().AppendFormat(append(appendName(dst, name), '"'), time.RFC3339), '"')
 }
 
 func appendTrue(dst []byte, name string, value bool) []byte {

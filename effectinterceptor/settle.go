@@ -106,6 +106,9 @@ func (i *Interceptors) settleResponse(ctx context.Context, in *interceptors.Invo
 	i.noteAltered(o, &ev.echo)
 	i.settleResult(ctx, o, in.Payload)
 	result, err := stripResult(in.Payload)
+	if err == nil && o.edited != "" {
+		result, err = addText(result, o.edited)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +174,7 @@ func (i *Interceptors) recordRead(o *open, out effect.Outcome) {
 		Tenant: o.call.Tenant, Principal: o.call.Principal, Session: o.call.Session, Trace: o.call.Trace,
 		Server: o.call.Server, Tool: o.call.Tool, Tier: effect.TierRead, Rule: effect.RuleNone,
 		Run: o.call.Run, Arguments: o.call.Arguments,
-		Policy: i.policyDigest(), Source: o.contract.Source, CreatedAt: o.started,
+		Policy: o.policy, Source: o.contract.Source, CreatedAt: o.started,
 		State: effect.Settlement(o.contract, out), Attempt: 1, ChangedAt: i.opts.Now(),
 		Answer: out.Answer, Reason: out.Reason,
 	})

@@ -252,6 +252,7 @@ type caller struct {
 	caller   interceptors.Caller
 	context  interceptors.Context
 	exchange string
+	handle   string // by which it goes on with a request for approval
 	config   string
 }
 
@@ -288,8 +289,12 @@ func span(id string) func(*caller) {
 
 func (c *caller) params(name string, phase interceptors.Phase, payload string) *interceptors.InvokeParams {
 	ctx := c.context
+	ctx.Extra = map[string]json.RawMessage{}
 	if c.exchange != "" {
-		ctx.Extra = map[string]json.RawMessage{"dev.undolog/exchange": json.RawMessage(`"` + c.exchange + `"`)}
+		ctx.Extra["dev.undolog/exchange"] = json.RawMessage(`"` + c.exchange + `"`)
+	}
+	if c.handle != "" {
+		ctx.Extra["dev.undolog/handle"] = json.RawMessage(`"` + c.handle + `"`)
 	}
 	p := &interceptors.InvokeParams{
 		Name: name, Event: "tools/call", Phase: phase, Payload: json.RawMessage(payload), Context: &ctx, Caller: c.caller,
