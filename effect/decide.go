@@ -1,6 +1,7 @@
 package effect
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -94,7 +95,7 @@ func (d *decision) verdict() Verdict {
 	case state == StateAwaitingApproval:
 		return d.awaiting()
 	case state == StateDenied:
-		return Verdict{Action: ActDenied, Reason: d.latest.Reason}
+		return Verdict{Action: ActDenied, Reason: cmp.Or(d.latest.Reason, "a person said no")}
 	}
 	return d.settled()
 }
@@ -206,7 +207,12 @@ func (d *decision) replay(repeat bool, why string) Verdict {
 	return Verdict{Action: ActReplay, Repeat: repeat, Reason: why + " (effect " + d.latest.ID + ")"}
 }
 
+// reclaim takes the next attempt. What a person was asked about whatever the contract says is asked again:
+// that nobody answered, or what became of the approved attempt, allows no other.
 func (d *decision) reclaim(why string) Verdict {
+	if a := d.latest.Approval; a != nil && a.Again {
+		d.asks = true
+	}
 	return Verdict{Action: ActReclaim, Attempt: d.latest.Attempt + 1, Reason: why}
 }
 

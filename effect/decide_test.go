@@ -72,6 +72,10 @@ func TestDecide(t *testing.T) {
 	attempt := func(n int) effect.Verdict { return effect.Verdict{Action: effect.ActReclaim, Attempt: n} }
 	only := func(a effect.Action) effect.Verdict { return effect.Verdict{Action: a} }
 	repeat := effect.Verdict{Action: effect.ActReplay, Repeat: true}
+	asksFor := func(generation int) effect.Verdict {
+		return effect.Verdict{Action: effect.ActRequest, Generation: generation}
+	}
+	asksAttempt := func(n int) effect.Verdict { return effect.Verdict{Action: effect.ActRequest, Attempt: n} }
 
 	for _, tt := range []struct {
 		name string
@@ -80,8 +84,8 @@ func TestDecide(t *testing.T) {
 	}{
 		{"a call never seen is claimed", unseen(window), generation(1)},
 		{"a call of nobody always runs", unseen(none), generation(1)},
-		{"a call that needs approval asks", with(unseen(window), approve), only(effect.ActAsk)},
-		{"a call of nobody that needs approval asks", with(unseen(none), approve), only(effect.ActAsk)},
+		{"a call that needs approval asks", with(unseen(window), approve), asksFor(1)},
+		{"a call of nobody that needs approval is refused", with(unseen(none), approve), only(effect.ActDenied)},
 
 		{"a call under way is joined", seen(window, effect.StateClaimed), only(effect.ActJoin)},
 		{"a call under way is joined under a key", seen(key, effect.StateClaimed), only(effect.ActJoin)},
@@ -100,14 +104,16 @@ func TestDecide(t *testing.T) {
 		{"a lost call is in doubt", seen(key, effect.StateInDoubt), only(effect.ActInDoubt)},
 		{"a lost compensable call is in doubt", with(seen(key, effect.StateInDoubt), func(s *situation) { s.contract.Tier = effect.TierCompensable }), only(effect.ActInDoubt)},
 		{"a lost idempotent call runs again", with(seen(key, effect.StateInDoubt), idempotent), attempt(3)},
-		{"a lost idempotent call that needs approval asks", with(with(seen(key, effect.StateInDoubt), idempotent), approve), only(effect.ActAsk)},
+		{"a lost idempotent call that needs approval asks", with(with(seen(key, effect.StateInDoubt), idempotent), approve), asksAttempt(3)},
 
 		{"a released call runs again", seen(window, effect.StateReleased), attempt(3)},
 		{"a failed call runs again", seen(key, effect.StateFailed), attempt(3)},
 		{"an expired call runs again", seen(run, effect.StateExpired), attempt(3)},
 		{"a void call runs again", seen(window, effect.StateVoid), attempt(3)},
-		{"a failed call that needs approval asks", with(seen(window, effect.StateFailed), approve), only(effect.ActAsk)},
-		{"a denied call asks", seen(window, effect.StateDenied), only(effect.ActAsk)},
+		{"a failed call that needs approval asks", with(seen(window, effect.StateFailed), approve), asksAttempt(3)},
+		{"a denied call is denied again", seen(window, effect.StateDenied), only(effect.ActDenied)},
+		{"a denied call of a key is denied again", seen(key, effect.StateDenied), only(effect.ActDenied)},
+		{"a denied call is denied although it may run freely", with(seen(window, effect.StateDenied), idempotent), only(effect.ActDenied)},
 		{"a call that awaits approval asks", seen(window, effect.StateAwaitingApproval), only(effect.ActAsk)},
 
 		{"an answered call of a key is replayed", seen(key, effect.StateCommitted), only(effect.ActReplay)},
@@ -127,14 +133,14 @@ func TestDecide(t *testing.T) {
 		{"a person's word does not settle a doubt", with(seen(window, effect.StateInDoubt), again), only(effect.ActInDoubt)},
 
 		{"a call past its window is a new one", with(seen(window, effect.StateCommitted), func(s *situation) { s.facts.Latest.ChangedAt = now.Add(-10 * time.Minute) }), generation(4)},
-		{"a call just within its window is not", with(seen(window, effect.StateCommitted), func(s *situation) { s.facts.Latest.ChangedAt = now.Add(time.Microsecond - 10*time.Minute) }), only(effect.ActAsk)},
-		{"a new one past the window that needs approval asks", with(with(seen(window, effect.StateCommitted), func(s *situation) { s.facts.Latest.ChangedAt = now.Add(-time.Hour) }), approve), only(effect.ActAsk)},
+		{"a call just within its window is not", with(seen(window, effect.StateCommitted), func(s *situation) { s.facts.Latest.ChangedAt = now.Add(time.Microsecond - 10*time.Minute) }), asksFor(4)},
+		{"a new one past the window that needs approval asks", with(with(seen(window, effect.StateCommitted), func(s *situation) { s.facts.Latest.ChangedAt = now.Add(-time.Hour) }), approve), asksFor(4)},
 		{"an answer that may not have arrived is given again", with(seen(window, effect.StateCommitted), undelivered), only(effect.ActReplay)},
 		{"an answer that may not have arrived is given again although other writes lie between", with(with(seen(window, effect.StateCommitted), undelivered), otherWrites), only(effect.ActReplay)},
 		{"an answer that may not have arrived is given again although the call may run freely", with(with(seen(window, effect.StateCommitted), undelivered), idempotent), only(effect.ActReplay)},
 		{"a call after other writes is a new one", with(seen(window, effect.StateCommitted), otherWrites), generation(4)},
 		{"a repeat of an idempotent call runs", with(seen(window, effect.StateCommitted), idempotent), generation(4)},
-		{"a repeat asks", seen(window, effect.StateCommitted), only(effect.ActAsk)},
+		{"a repeat asks", seen(window, effect.StateCommitted), asksFor(4)},
 		{"a repeat is replayed and says so", with(seen(window, effect.StateCommitted), replays), repeat},
 		{"a repeat runs", with(seen(window, effect.StateCommitted), runs), generation(4)},
 		{"a repeat of an error result is replayed", with(with(seen(window, effect.StateCommitted), runs), func(s *situation) { s.facts.Latest.Answer.IsError = true }), repeat},
@@ -155,11 +161,14 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := tt.s.decide()
-			if diff := cmp.Diff(tt.want, got, cmpopts.IgnoreFields(effect.Verdict{}, "Reason")); diff != "" {
+			if diff := cmp.Diff(tt.want, got, cmpopts.IgnoreFields(effect.Verdict{}, "Reason", "Request")); diff != "" {
 				t.Errorf("Decide (-want +got)\n%s", diff)
 			}
 			if got.Reason == "" {
 				t.Error("Decide gave no reason")
+			}
+			if asks := got.Action == effect.ActRequest; asks != (got.Request != nil) {
+				t.Errorf("action %s with the request %+v", got.Action, got.Request)
 			}
 		})
 	}
@@ -176,15 +185,15 @@ func TestDecide_Lookalike(t *testing.T) {
 		want effect.Verdict
 	}{
 		{"runs and is noted", with(unseen(effect.RuleRun), like), effect.Verdict{Action: effect.ActInsert, Generation: 1, Lookalike: "e9"}},
-		{"asks when policy says so", with(with(unseen(effect.RuleRun), like), asks), effect.Verdict{Action: effect.ActAsk, Lookalike: "e9"}},
+		{"asks when policy says so", with(with(unseen(effect.RuleRun), like), asks), effect.Verdict{Action: effect.ActRequest, Generation: 1, Lookalike: "e9"}},
 		{"runs when a person allowed it, which is used up", with(with(with(unseen(effect.RuleRun), like), asks), allowed), effect.Verdict{Action: effect.ActInsert, Generation: 1, Lookalike: "e9", UsesAgain: "e9"}},
 		{"leaves a person's word alone where policy lets it run", with(with(unseen(effect.RuleRun), like), allowed), effect.Verdict{Action: effect.ActInsert, Generation: 1, Lookalike: "e9"}},
 		{"does not matter for the next generation", with(with(with(seen(effect.RuleWindow, effect.StateCommitted), otherWrites), like), asks), effect.Verdict{Action: effect.ActInsert, Generation: 4}},
 		{"does not matter for the next attempt", with(with(seen(effect.RuleRun, effect.StateReleased), like), asks), effect.Verdict{Action: effect.ActReclaim, Attempt: 3}},
-		{"that runs may still need approval", with(with(unseen(effect.RuleRun), like), approve), effect.Verdict{Action: effect.ActAsk}},
+		{"that runs may still need approval", with(with(unseen(effect.RuleRun), like), approve), effect.Verdict{Action: effect.ActRequest, Generation: 1, Lookalike: "e9"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, tt.s.decide(), cmpopts.IgnoreFields(effect.Verdict{}, "Reason")); diff != "" {
+			if diff := cmp.Diff(tt.want, tt.s.decide(), cmpopts.IgnoreFields(effect.Verdict{}, "Reason", "Request")); diff != "" {
 				t.Errorf("Decide (-want +got)\n%s", diff)
 			}
 		})
@@ -197,12 +206,15 @@ func TestDecide_ReasonsTellWhatToDo(t *testing.T) {
 		s    *situation
 		want string
 	}{
-		{"a repeat names the command", seen(effect.RuleWindow, effect.StateCommitted), "undolog again e1"},
-		{"a look-alike names the command", with(unseen(effect.RuleRun), func(s *situation) {
+		{"a repeat names the effect that it repeats", seen(effect.RuleWindow, effect.StateCommitted), "effect e1"},
+		{"a look-alike names the effect that it is like", with(unseen(effect.RuleRun), func(s *situation) {
 			s.facts.Lookalike = &effect.Record{ID: "e9"}
 			s.contract.Lookalike = effect.RepeatAsk
-		}), "undolog again e9"},
+		}), "effect e9"},
 		{"a missing approval names the policy line", with(unseen(effect.RuleWindow), approve), "policy p.yaml:3"},
+		{"a call of nobody that needs approval names what is missing", with(unseen(effect.RuleNone), approve), "Configure a principal"},
+		{"a denial is told as it was given", with(seen(effect.RuleKey, effect.StateDenied), func(s *situation) { s.facts.Latest.Reason = "not this month" }), "not this month"},
+		{"a denial without a reason says who said no", seen(effect.RuleKey, effect.StateDenied), "a person said no"},
 		{"a doubt names the command", seen(effect.RuleKey, effect.StateInDoubt), "undolog resolve e1"},
 		{"a conflict names the effect", with(seen(effect.RuleKey, effect.StateCommitted), func(s *situation) { s.id.Arguments = effect.Digest{2} }), "e1"},
 	} {

@@ -43,8 +43,8 @@ func (g *Grant) IsActive(now time.Time) bool {
 // Check reports what a grant lacks, before it is recorded.
 func (g *Grant) Check() error {
 	switch {
-	case g.By == "":
-		return &InvalidError{Reason: "who grants is missing"}
+	case !isUser(g.By):
+		return &InvalidError{Reason: fmt.Sprintf("%q cannot grant: who does is named user:NAME", g.By)}
 	case g.Server == "" || g.Tool == "":
 		return &InvalidError{Reason: "a grant names a server and a tool"}
 	case g.Kind == GrantExact && g.Complete.IsZero():

@@ -83,13 +83,13 @@ func TestMoves_OpenStatesCanBeLeftAndRetryableOnesClaimed(t *testing.T) {
 		if m.From.IsOpen() && m.From.IsRetryable() {
 			t.Errorf("%s is open and retryable", m.From)
 		}
-		if m.From.IsRetryable() && m.To != effect.StateClaimed {
+		if m.From.IsRetryable() && m.To != effect.StateClaimed && m.To != effect.StateAwaitingApproval {
 			t.Errorf("retryable %s may go to %s", m.From, m.To)
 		}
 	}
 	for _, s := range []effect.State{effect.StateReleased, effect.StateFailed, effect.StateExpired, effect.StateVoid} {
-		if !s.IsRetryable() || !effect.CanMove(s, effect.StateClaimed) {
-			t.Errorf("%s cannot be claimed again", s)
+		if !s.IsRetryable() || !effect.CanMove(s, effect.StateClaimed) || !effect.CanMove(s, effect.StateAwaitingApproval) {
+			t.Errorf("%s cannot be claimed, or asked about, again", s)
 		}
 	}
 }
@@ -127,6 +127,7 @@ func diagram() string {
 	}
 	b.WriteString("\nA claim is *read* as in doubt, with nothing written, when its owner's heart has stopped, its fixed lease (a claim\n")
 	b.WriteString("made for a remote engine) is over, or its time-out has passed. An answer of the same attempt that still comes\n")
-	b.WriteString("settles it.\n")
+	b.WriteString("settles it. A request for approval is read as expired when the time to decide is over, and as void when it was\n")
+	b.WriteString("approved and the time to use it is over.\n")
 	return b.String()
 }

@@ -136,10 +136,12 @@ tools:
     on_cancel: detach
     approve: always
 `)
+	asking := effect.Asking{Quorum: 1, DecideFor: 24 * time.Hour, UseFor: time.Hour}
 	want := &effect.Contract{
 		Tier: effect.TierIrreversible, Identity: []string{"account", "/to/id"}, KeyArgument: "request_id", Window: 36 * time.Hour,
 		Repeat: effect.RepeatReplay, RepeatError: effect.RepeatReplay, Lookalike: effect.RepeatAsk, ShareTenant: true,
 		OnToolError: effect.StateFailed, Timeout: 90 * time.Second, Lease: 90 * time.Minute, Source: "policy undolog.yaml:4",
+		Asking: asking, Schemas: true,
 	}
 	if diff := cmp.Diff(want, contractOf(t, p, "payments", "refund_1", nil, false)); diff != "" {
 		t.Errorf("contract of refund_1 (-want +got)\n%s", diff)
@@ -148,6 +150,7 @@ tools:
 		Tier: effect.TierIdempotent, Volatile: []string{"ts"}, NoKeyArgument: true, Repeat: effect.RepeatRun,
 		RepeatError: effect.RepeatReplay, Lookalike: effect.RepeatRun, Annotate: true, OnToolError: effect.StateFailed, Detach: true,
 		Timeout: 10 * time.Minute, Lease: 5 * time.Minute, Approve: true, Source: "policy undolog.yaml:19",
+		Asking: asking, Schemas: true,
 	}
 	if diff := cmp.Diff(want, contractOf(t, p, "files", "sync", nil, false)); diff != "" {
 		t.Errorf("contract of sync (-want +got)\n%s", diff)
@@ -266,7 +269,7 @@ func TestParsePolicy_SaysWhereAndWhatToDo(t *testing.T) {
 		{"a misspelt server field", "version: 1\nservers:\n  - {server: a, trust: true, tust: 1}\n", []string{`p.yaml:3:30: unknown field "tust": did you mean "trust"?`}},
 		{"a field that is nothing like one", "version: 1\nwibble: 1\n", []string{`p.yaml:2:1: unknown field "wibble": known here are servers, tools, version`}},
 		{"a short field that is nothing like one", "version: 1\ntools:\n  - tool: a\n    foo: 1\n", []string{
-			`p.yaml:4:5: unknown field "foo": known here are annotate, approve, identity, key, lease, lookalike, on_cancel, on_tool_error, repeat, server, share, tier, timeout, tool, volatile, window`,
+			`p.yaml:4:5: unknown field "foo": known here are annotate, approve, approvers, decide_within, definition, deny, elicitation, identity, inject, key, lease, limits, lookalike, on_cancel, on_tool_error, probe, quorum, redact, redact_result, repeat, schemas, server, share, tier, timeout, tool, use_within, volatile, when, window`,
 		}},
 		{"a compensation", "version: 1\ntools:\n  - tool: a\n    compensate: b\n", []string{"p.yaml:4:5: compensate is reserved: this version cannot compensate, take it away"}},
 		{"a rule for nothing", "version: 1\ntools:\n  - tier: read\n", []string{"p.yaml:3:5: tool is missing in this entry: add it"}},
@@ -364,7 +367,6 @@ tools:
 `)
 	want := []string{
 		"undolog.yaml:3: compensable counts as irreversible: this version cannot name a compensation",
-		"undolog.yaml:4: calls of these tools are refused, because approvals cannot be given yet: set \"approve: never\" to let them run",
 		"undolog.yaml:6: never used: the rule in line 5 names the same tools first",
 	}
 	if diff := cmp.Diff(want, p.Warnings()); diff != "" {

@@ -32,6 +32,14 @@ func (d Digest) IsZero() bool { return d == Digest{} }
 // String returns "b3:" and 64 hex digits.
 func (d Digest) String() string { return "b3:" + hex.EncodeToString(d[:]) }
 
+// known is what String returns, in words where there is no digest.
+func (d Digest) known() string {
+	if d.IsZero() {
+		return "not known"
+	}
+	return d.String()
+}
+
 // DigestOf returns the digest of the canonical form of a JSON text. Every error is a *jcs.Error, which
 // carries the JSON pointer.
 func DigestOf(src []byte) (Digest, error) {
