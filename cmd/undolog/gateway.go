@@ -100,6 +100,7 @@ func runGateway(cmd *cobra.Command, args []string, f *gatewayFlags) (err error) 
 		Policy: policy, Trust: func(string) bool { return policy == nil }, Delivery: true,
 		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: logger,
 	})
+	f.watchPolicy(cmd.Context(), k, ei)
 	opts, err := f.options(args, logger)
 	if err != nil {
 		return err
@@ -251,6 +252,9 @@ func announce(cmd *cobra.Command, k *kept, f *gatewayFlags) {
 	w := cmd.ErrOrStderr()
 	if k.policy != nil {
 		fmt.Fprintf(w, "undolog: policy %s; effects in %s\n", f.policy, k.log.place)
+		if f.shadow {
+			fmt.Fprintln(w, "undolog: --shadow: nothing is held back, and no call is kept from running twice; \"undolog report\" tells what would have been")
+		}
 		for _, warning := range k.policy.Warnings() {
 			fmt.Fprintln(w, "undolog: "+warning)
 		}

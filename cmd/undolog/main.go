@@ -33,8 +33,10 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(800) // small live heap, much garbage per call: 2–3 times the throughput
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	ctx, end := withHangups(ctx)
+	defer end()
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

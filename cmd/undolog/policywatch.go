@@ -3,10 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
-	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -17,6 +14,7 @@ import (
 // policyWatch takes a policy file anew when it changes and on SIGHUP.
 type policyWatch struct {
 	path   string
+	load   func() (*effect.Policy, error)
 	logger *slog.Logger
 	apply  func(ctx context.Context, p *effect.Policy)
 	digest string // of the policy in force
@@ -25,23 +23,26 @@ type policyWatch struct {
 // settleTime is how long after a change the file is read: editors write in several steps.
 const settleTime = 100 * time.Millisecond
 
-// watchPolicy watches the file until ctx ends, on a goroutine of its own. A file that cannot be read, or is no
+// start watches the file until ctx ends, on a goroutine of its own. A file that cannot be read, or is no
 // policy, is told of and keeps the policy in force.
-func watchPolicy(ctx context.Context, path string, inForce *effect.Policy, logger *slog.Logger, apply func(context.Context, *effect.Policy)) {
-	w := &policyWatch{path: path, logger: logger, apply: apply, digest: inForce.Digest}
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
+func (w *policyWatch) start(ctx context.Context) {
+	hangup := make(chan struct{}, 1)
+	onHangup(ctx, func() {
+		select {
+		case hangup <- struct{}{}:
+		default: // it will be read anyway
+		}
+	})
 	// The directory is watched: editors and configuration systems put another file in the place of the old one.
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {
-		err = watcher.Add(filepath.Dir(path))
+		err = watcher.Add(filepath.Dir(w.path))
 	}
 	if err != nil {
-		logger.WarnContext(ctx, "changes of the policy file are noticed on SIGHUP only", slog.Any("error", err))
+		w.logger.WarnContext(ctx, "changes of the policy file are noticed on SIGHUP only", slog.Any("error", err))
 		watcher = &fsnotify.Watcher{}
 	}
 	go func() {
-		defer signal.Stop(hangup)
 		if watcher.Events != nil {
 			defer watcher.Close()
 		}
@@ -49,7 +50,7 @@ func watchPolicy(ctx context.Context, path string, inForce *effect.Policy, logge
 	}()
 }
 
-func (w *policyWatch) run(ctx context.Context, hangup <-chan os.Signal, watcher *fsnotify.Watcher) {
+func (w *policyWatch) run(ctx context.Context, hangup <-chan struct{}, watcher *fsnotify.Watcher) {
 	var due <-chan time.Time
 	for {
 		select {
@@ -69,7 +70,7 @@ func (w *policyWatch) run(ctx context.Context, hangup <-chan os.Signal, watcher 
 }
 
 func (w *policyWatch) reload(ctx context.Context) {
-	policy, err := loadPolicy(w.path)
+	policy, err := w.load()
 	switch {
 	case err != nil:
 		w.logger.ErrorContext(ctx, "policy not taken: the one before stays in force", slog.String("file", w.path), slog.Any("error", err))

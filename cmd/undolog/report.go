@@ -152,15 +152,15 @@ func (r *report) addEvent(ev *effect.Event) {
 		row.Stopped++
 	case effect.EventShadow:
 		var would struct {
-			Would string `json:"would"`
+			Action string `json:"action"`
 		}
-		if json.Unmarshal(ev.Detail, &would) != nil || would.Would == "" {
+		if json.Unmarshal(ev.Detail, &would) != nil || would.Action == "" {
 			return
 		}
 		if row.Would == nil {
 			row.Would = map[string]int{}
 		}
-		row.Would[would.Would]++
+		row.Would[would.Action]++
 	}
 }
 

@@ -66,6 +66,7 @@ func runServe(cmd *cobra.Command, f *serveFlags) (err error) {
 		Policy: k.policy, Trust: func(string) bool { return k.policy == nil && f.trust },
 		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: k.logger,
 	})
+	f.watchPolicy(cmd.Context(), k, ei)
 	host := interceptors.NewServer(&interceptors.ServerOptions{Logger: k.logger, LegacyEnvelope: !f.strict, MaxConcurrent: 256})
 	if err := ei.Register(host, effectinterceptor.ForeignEngine); err != nil {
 		return err

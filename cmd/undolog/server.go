@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"time"
@@ -8,17 +9,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/effectinterceptor"
 )
 
 // serverFlags are those of the programs that keep effects, gateway and serve.
 type serverFlags struct {
 	listen, tokens, policy, admin string
 	joining, heartbeat, patience  time.Duration
+	shadow                        bool
 }
 
 func (f *serverFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.policy, "policy", "", "policy file (see \"undolog policy\")")
+	flags.StringVar(&f.policy, "policy", "", "policy file (see \"undolog policy\"); read again when it changes and on SIGHUP")
+	flags.BoolVar(&f.shadow, "shadow", false, "with --policy: decide and record, and hold nothing back (see \"undolog report\")")
 	flags.StringVar(&f.admin, "admin", "", "with --http: tell health (/healthz), readiness (/readyz) and counts (/metrics) at this address, to whoever asks")
 	flags.DurationVar(&f.heartbeat, "heartbeat", 10*time.Second, "how long after its last sign of life this process's open calls count as lost")
 	flags.DurationVar(&f.patience, "db-wait", 30*time.Second, "how long a call waits for an effect log that does not answer, before it is refused")
@@ -26,6 +30,8 @@ func (f *serverFlags) add(cmd *cobra.Command) {
 
 func (f *serverFlags) check() error {
 	switch {
+	case f.shadow && f.policy == "":
+		return usagef("--shadow tries out a policy: give --policy FILE")
 	case f.tokens != "" && f.listen == "":
 		return usagef("--tokens is for --http")
 	case f.admin != "" && f.listen == "":
@@ -56,7 +62,7 @@ func (f *serverFlags) open(cmd *cobra.Command) (*kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	policy, err := loadPolicy(f.policy)
+	policy, err := f.loadPolicy()
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +75,24 @@ func (f *serverFlags) open(cmd *cobra.Command) (*kept, error) {
 		return nil, errors.Join(err, log.Close())
 	}
 	return k, nil
+}
+
+// loadPolicy reads the file of --policy; nil without one.
+func (f *serverFlags) loadPolicy() (*effect.Policy, error) {
+	policy, err := loadPolicy(f.policy)
+	if policy != nil && f.shadow {
+		policy = policy.InShadow()
+	}
+	return policy, err
+}
+
+// watchPolicy has ei follow the file of --policy until ctx ends.
+func (f *serverFlags) watchPolicy(ctx context.Context, k *kept, ei *effectinterceptor.Interceptors) {
+	if k.policy == nil {
+		return
+	}
+	w := &policyWatch{path: f.policy, load: f.loadPolicy, apply: ei.SetPolicy, logger: k.logger, digest: k.policy.Digest}
+	w.start(ctx)
 }
 
 func (k *kept) tell(cmd *cobra.Command, addr string) (err error) {
