@@ -29,6 +29,13 @@ type Harness struct {
 func Run(t *testing.T, h Harness) {
 	t.Run("Decide", func(t *testing.T) { testDecide(t, h) })
 	t.Run("Lookalike", func(t *testing.T) { testLookalike(t, h) })
+	t.Run("Approval", func(t *testing.T) { testApproval(t, h) })
+	t.Run("Clocks", func(t *testing.T) { testApprovalClocks(t, h) })
+	t.Run("Edit", func(t *testing.T) { testEdit(t, h) })
+	t.Run("Decision", func(t *testing.T) { testDecision(t, h) })
+	t.Run("DecisionRace", func(t *testing.T) { testDecisionRace(t, h) })
+	t.Run("Grant", func(t *testing.T) { testGrant(t, h) })
+	t.Run("Limit", func(t *testing.T) { testLimit(t, h) })
 	t.Run("Append", func(t *testing.T) { testAppend(t, h) })
 	t.Run("Settle", func(t *testing.T) { testSettle(t, h) })
 	t.Run("Heart", func(t *testing.T) { testHeart(t, h) })
