@@ -121,18 +121,19 @@ type Event struct {
 
 // Kinds of events.
 const (
-	EventDelivered   = "delivered"           // the answer reached its agent
-	EventReplayed    = "replayed"            // a call was answered from the record
-	EventRefused     = "refused"             // a call was stopped: a conflict, or a person must say so first
-	EventAgain       = "again"               // a person allowed one more run
-	EventAgainUsed   = "again_used"          // and it was used
-	EventUnmatched   = "unmatched_response"  // a response answers no call that is known
-	EventToolChanged = "tool_changed"        // a tool's definition is another one than before
-	EventAltered     = "altered_after_claim" // the target was sent another effect than was claimed
-	EventLate        = "late_answer"         // an answer came when the effect was settled otherwise
-	EventOperation   = "operation"           // a governed operation that is no effect, seen through a foreign engine
-	EventReminder    = "reminder"            // the time to decide on a request is nearly over
-	EventShadow      = "shadow"              // a call ran that would have been answered otherwise
-	EventGranted     = "granted"             // a standing grant stood for an approval
-	EventStopped     = "stopped"             // an interceptor stopped an operation
+	EventDelivered    = "delivered"           // the answer reached its agent
+	EventReplayed     = "replayed"            // a call was answered from the record
+	EventRefused      = "refused"             // a call was stopped: a conflict, or a person must say so first
+	EventAgain        = "again"               // a person allowed one more run
+	EventAgainUsed    = "again_used"          // and it was used
+	EventUnmatched    = "unmatched_response"  // a response answers no call that is known
+	EventToolChanged  = "tool_changed"        // a tool's definition is another one than before
+	EventAltered      = "altered_after_claim" // the target was sent another effect than was claimed
+	EventLate         = "late_answer"         // an answer came when the effect was settled otherwise
+	EventOperation    = "operation"           // a governed operation that is no effect, seen through a foreign engine
+	EventReminder     = "reminder"            // the time to decide on a request is nearly over
+	EventShadow       = "shadow"              // a call ran that would have been answered otherwise
+	EventGranted      = "granted"             // a standing grant stood for an approval
+	EventResultSchema = "result_schema"       // a result is not as its tool's schema says; it was recorded and answered
+	EventStopped      = "stopped"             // an interceptor stopped an operation
 )

@@ -12,13 +12,13 @@ import (
 )
 
 // respond answers with what was recorded of r: its bytes and our marker. note, when not empty, is said
-// to the model as well. It fails for a record that holds nothing that could be an answer.
-func respond(id *effect.Identity, r *effect.Record, note string) (*interceptors.RespondError, error) {
+// to the model as well; redacted says that values were left out when it was recorded. It fails for a record that holds nothing that could be an answer.
+func respond(id *effect.Identity, r *effect.Record, note string, redacted bool) (*interceptors.RespondError, error) {
 	i := newInfo(outcomeReplay, id, r)
-	i.Replayed, i.State = true, string(r.State)
+	i.Replayed, i.Redacted, i.State = true, redacted, string(r.State)
 	switch r.Answer.Kind {
 	case effect.AnswerResult:
-		result, err := markResult(r, note)
+		result, err := markResult(r, note, redacted)
 		if err != nil {
 			return nil, fmt.Errorf("mark recorded result of %s: %w", r.ID, err)
 		}
@@ -37,10 +37,11 @@ type mark struct {
 	ID       string `json:"id"`
 	Attempt  int    `json:"attempt"`
 	Identity string `json:"identity,omitempty"`
+	Redacted bool   `json:"redacted,omitempty"`
 }
 
-func markOf(r *effect.Record) []byte {
-	raw, err := json.Marshal(mark{ID: r.ID, Attempt: r.Attempt, Identity: string(r.Rule)})
+func markOf(r *effect.Record, redacted bool) []byte {
+	raw, err := json.Marshal(mark{ID: r.ID, Attempt: r.Attempt, Identity: string(r.Rule), Redacted: redacted})
 	if err != nil {
 		panic(fmt.Sprintf("marshal mark: %v", err)) // strings and a number
 	}
@@ -49,7 +50,7 @@ func markOf(r *effect.Record) []byte {
 
 // markResult sets the two members of _meta that say what the result is. A _meta that is no object, which
 // no client could read, gives way.
-func markResult(r *effect.Record, note string) (json.RawMessage, error) {
+func markResult(r *effect.Record, note string, redacted bool) (json.RawMessage, error) {
 	meta := splice.Get(r.Answer.Body, "_meta")
 	if splice.Kind(meta) != '{' {
 		meta = []byte("{}")
@@ -58,7 +59,7 @@ func markResult(r *effect.Record, note string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if meta, err = splice.Set(meta, markOf(r), effectMeta); err != nil {
+	if meta, err = splice.Set(meta, markOf(r, redacted), effectMeta); err != nil {
 		return nil, err
 	}
 	result, err := splice.Set(r.Answer.Body, meta, "_meta")

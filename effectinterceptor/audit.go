@@ -30,14 +30,14 @@ type Stop struct {
 	Principal string
 	Event     string // the operation, such as tools/call
 	By        string // the interceptor
-	Reason    string // MUST NOT hold payloads
+	Reason    string // MUST NOT hold payloads; secrets that are known are taken out of it
 }
 
 // Stopped records a stop, as an event, a moment later. It is for an engine's own report.
 func (i *Interceptors) Stopped(s Stop) {
 	i.log.Note(effect.Event{
 		At: i.opts.Now(), Tenant: firstOf(s.Tenant, i.opts.Tenant), Kind: effect.EventStopped, Principal: s.Principal,
-		Detail: detail(map[string]string{"event": s.Event, "by": s.By, "reason": s.Reason}),
+		Detail: detail(map[string]string{"event": s.Event, "by": s.By, "reason": i.opts.Vault.Text(s.Reason)}),
 	})
 }
 

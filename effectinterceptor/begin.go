@@ -2,7 +2,6 @@ package effectinterceptor
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -24,11 +23,14 @@ func (i *Interceptors) begin(ctx context.Context, in *interceptors.Invocation) (
 		return nil, i.stopInvalid(err)
 	}
 	policy := i.policy.Load() // one for the whole call
-	contract, err := i.contractOf(ctx, policy, call)
+	judged, err := i.judge(ctx, in, policy, call)
 	if err != nil {
 		return nil, i.stop(ctx, call, err)
 	}
+	contract := judged.contract
 	o := i.newOpen(in, call, contract)
+	o.schemas = judged.schemas
+	i.noteWrong(o, judged.wrong)
 	o.policy = digestOf(policy)
 	if contract.Tier == effect.TierRead {
 		return i.beginRead(in, c, o), nil
@@ -67,7 +69,7 @@ func (i *Interceptors) claim(ctx context.Context, in *interceptors.Invocation, c
 			Contract:     o.contract,
 			Policy:       o.policy,
 			Remote:       !in.Caller.Local,
-			Continuation: c.continuation,
+			Continuation: o.round(c.continuation),
 		})
 		if err != nil {
 			return nil, i.stop(ctx, o.call, err)
@@ -205,7 +207,7 @@ func (i *Interceptors) replay(in *interceptors.Invocation, o *open, r *effect.Re
 		note = repeated(r, o.contract.Window)
 	}
 	note = paragraphs(editedNote(r), note)
-	answer, err := respond(o.identity, r, note)
+	answer, err := respond(o.identity, r, note, o.isRedacted(r))
 	if err != nil {
 		i.opts.Logger.Error("recorded answer cannot be given again", slog.String("effect", r.ID), slog.Any("error", err))
 		return unreadable(o.identity, r).block(codeInternal)
@@ -219,17 +221,16 @@ func (i *Interceptors) replay(in *interceptors.Invocation, o *open, r *effect.Re
 }
 
 func (i *Interceptors) stopInvalid(err error) error {
-	var bad *effect.InvalidError
-	if errors.As(err, &bad) {
-		return invalid(bad).block(codeInvalidParams)
+	if why := invalidCall(err); why != nil {
+		return why.block(codeInvalidParams)
 	}
 	return err
 }
 
 // stop is for a call that cannot be judged, or that the log did not answer.
 func (i *Interceptors) stop(ctx context.Context, call *effect.Call, err error) error {
-	if _, bad := errors.AsType[*effect.InvalidError](err); bad {
-		return i.stopInvalid(err)
+	if why := invalidCall(err); why != nil {
+		return why.block(codeInvalidParams)
 	}
 	return i.stopUnavailable(ctx, call, err)
 }
@@ -275,7 +276,7 @@ func (i *Interceptors) note(o *open, kind string, r *effect.Record, reason strin
 		ev.Effect = r.ID
 	}
 	if reason != "" {
-		ev.Detail = detail(map[string]string{"reason": reason})
+		ev.Detail = detail(map[string]string{"reason": i.opts.Vault.Text(reason)})
 	}
 	ev.At = i.opts.Now()
 	i.log.Note(ev)

@@ -1,6 +1,7 @@
 package effectinterceptor
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -48,19 +49,19 @@ type listing struct {
 type listed struct {
 	digest      effect.Digest
 	annotations *effect.Annotations
+	definition  json.RawMessage // what its schemas are read from when they are wanted
+}
+
+func listedOf(t *store.Tool) listed {
+	return listed{t.Digest, annotationsOf(t.Definition), bytes.Clone(t.Definition)}
 }
 
 func newCatalog(log *store.Log, now func() time.Time) *catalog {
 	return &catalog{log: log, now: now, servers: map[serverKey]*listing{}}
 }
 
-// annotations returns what the tool's definition says of it; nil when the tool is not known. What was read
-// before is still used when the log cannot be read now.
-func (c *catalog) annotations(ctx context.Context, tenant, server, tool string) (*effect.Annotations, error) {
-	t, err := c.find(ctx, serverKey{tenant, server}, tool)
-	return t.annotations, err
-}
-
+// find returns what is known of a tool, nothing when it is not known. What was read before is still used when
+// the log cannot be read now.
 func (c *catalog) find(ctx context.Context, key serverKey, tool string) (listed, error) {
 	c.mu.Lock()
 	l := c.servers[key]
@@ -90,7 +91,7 @@ func (c *catalog) load(ctx context.Context, key serverKey) error {
 	}
 	tools := make(map[string]listed, len(known))
 	for _, t := range known {
-		tools[t.Name] = listed{t.Digest, annotationsOf(t.Definition)}
+		tools[t.Name] = listedOf(&t)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +119,7 @@ func (c *catalog) learn(ctx context.Context, t *store.Tool) (changed bool, err e
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if l := c.servers[key]; l != nil {
-		l.tools[t.Name], l.learned = listed{t.Digest, annotationsOf(t.Definition)}, c.now()
+		l.tools[t.Name], l.learned = listedOf(t), c.now()
 	}
 	return changed, nil
 }

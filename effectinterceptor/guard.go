@@ -2,7 +2,6 @@ package effectinterceptor
 
 import (
 	"context"
-	"errors"
 
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/interceptors"
@@ -11,32 +10,40 @@ import (
 
 // guardRequest refuses early what the claim would refuse as malformed, so that no other interceptor
 // works on it. It decides nothing else: what is allowed is decided where it is enforced, in the claim.
-// In process it looks only for what two interceptors could read in two ways.
-func (i *Interceptors) guardRequest(in *interceptors.Invocation) (*interceptors.Verdict, error) {
-	if in.Caller.Local && jcs.Valid(in.Payload) {
+// In process and without a policy it looks only for what two interceptors could read in two ways.
+func (i *Interceptors) guardRequest(ctx context.Context, in *interceptors.Invocation) (*interceptors.Verdict, error) {
+	policy := i.policy.Load()
+	if in.Caller.Local && policy == nil && jcs.Valid(in.Payload) {
 		return interceptors.Allow(), nil
 	}
-	var bad *effect.InvalidError
-	if err := i.checkCall(in); !errors.As(err, &bad) {
+	err := i.checkCall(ctx, in, policy)
+	why := invalidCall(err)
+	switch {
+	case why == nil:
 		return interceptors.Allow(), err
-	}
-	why := invalid(bad)
-	if in.Caller.Local {
+	case in.Caller.Local:
 		return nil, why.block(codeInvalidParams)
 	}
-	return &interceptors.Verdict{
-		Severity: interceptors.SeverityError,
-		Messages: []interceptors.Message{{Message: why.Reason, Severity: interceptors.SeverityError, Path: why.pointer()}},
-		Info:     why.wrapped(),
-	}, nil
+	return &interceptors.Verdict{Severity: interceptors.SeverityError, Messages: why.messages(), Info: why.wrapped()}, nil
 }
 
-func (i *Interceptors) checkCall(in *interceptors.Invocation) error {
+// checkCall returns what is wrong with the call itself.
+func (i *Interceptors) checkCall(ctx context.Context, in *interceptors.Invocation, policy *effect.Policy) error {
 	c, err := parseCall(in.Payload)
 	if err != nil {
 		return err
 	}
-	_, err = i.effectCall(in, c)
+	call, err := i.effectCall(in, c)
+	if err != nil || policy == nil {
+		return err
+	}
+	j, err := i.judge(ctx, in, policy, call)
+	switch {
+	case err == nil:
+		i.remember(in, j)
+	case invalidCall(err) == nil: // the log did not answer: the claim will tell
+		return nil
+	}
 	return err
 }
 

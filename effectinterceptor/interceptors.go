@@ -40,6 +40,8 @@ type Options struct {
 	Delivery bool
 	// JoinWait bounds how long a call waits for an equal one that is under way. Defaults to 45 s.
 	JoinWait time.Duration
+	// Vault remembers the secrets of calls, for a logger that must not write them. Defaults to one of its own.
+	Vault *Vault
 	// Logger gets what an operator must know. Defaults to none.
 	Logger *slog.Logger
 	// Now is the clock. Defaults to time.Now.
@@ -54,6 +56,8 @@ type Interceptors struct {
 	arrived recent[arrival]
 	waiting recent[*open] // calls whose answer was the handle of a task, or a question
 	catalog *catalog
+	schemas schemaCache
+	judged  recent[*judged]
 
 	lastConfig atomic.Pointer[readConfig]
 	policy     atomic.Pointer[effect.Policy]
@@ -75,6 +79,9 @@ func New(log *store.Log, opts *Options) *Interceptors {
 	if o.JoinWait == 0 {
 		o.JoinWait = 45 * time.Second
 	}
+	if o.Vault == nil {
+		o.Vault = NewVault()
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -86,6 +93,7 @@ func New(log *store.Log, opts *Options) *Interceptors {
 		opts:    o,
 		open:    newOpenSet(),
 		catalog: newCatalog(log, o.Now),
+		schemas: schemaCache{logger: o.Logger},
 	}
 	i.policy.Store(o.Policy)
 	return i
@@ -123,7 +131,7 @@ func (i *Interceptors) guard() *interceptors.Validator {
 		ReadsOnly:     true,
 		Validate: func(ctx context.Context, in *interceptors.Invocation) (*interceptors.Verdict, error) {
 			if in.Phase == interceptors.PhaseRequest {
-				return i.guardRequest(in)
+				return i.guardRequest(ctx, in)
 			}
 			return i.guardResponse(ctx, in)
 		},

@@ -18,6 +18,7 @@ type open struct {
 
 	call     *effect.Call
 	contract *effect.Contract
+	schemas  *toolSchemas     // by which the result is checked; nil: by none
 	policy   string           // digest of the policy in force when it came
 	identity *effect.Identity // nil for a read
 	effectID string           // empty for a read
@@ -74,9 +75,9 @@ func (i *Interceptors) forget(o *open) {
 		return
 	}
 	call := *o.call
-	call.Arguments = nil
+	call.Arguments, call.Recorded = nil, nil
 	i.waiting.add(o.keys[0].id, &open{
-		keys: o.keys[:1], local: o.local, until: o.until, call: &call, contract: o.contract, identity: o.identity,
+		keys: o.keys[:1], local: o.local, until: o.until, call: &call, contract: o.contract, schemas: o.schemas, identity: o.identity,
 		effectID: o.effectID, claim: o.claim, started: o.started, settled: true, waiting: true,
 	})
 }

@@ -2,6 +2,7 @@ package effectinterceptor
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/interceptors"
+	"github.com/undolog/undolog/internal/splice"
 )
 
 // outcomes of a call, as hosts and agents read them under "dev.undolog/effect".
@@ -45,9 +47,11 @@ type info struct {
 	Replayed     bool
 	RetryAfterMs int64
 	Stateless    bool
-	Path         string // outcome invalid: JSON pointer into params
-	ApprovalID   string // of the request
-	URL          string // where it is decided
+	Path         string    // outcome invalid: JSON pointer into params
+	Errors       []problem // outcome invalid: what the tool's schema has against the arguments
+	Redacted     bool      // the recorded answer is without what is not kept of it
+	ApprovalID   string    // of the request
+	URL          string    // where it is decided
 	Until        time.Time
 	By           string // who decided
 	At           time.Time
@@ -69,6 +73,8 @@ func (i *info) appendTo(dst []byte) []byte {
 	dst = appendNumber(dst, "retryAfterMs", i.RetryAfterMs)
 	dst = appendTrue(dst, "stateless", i.Stateless)
 	dst = appendText(dst, "path", i.Path)
+	dst = appendProblems(dst, i.Errors)
+	dst = appendTrue(dst, "redacted", i.Redacted)
 	dst = appendText(dst, "approvalId", i.ApprovalID)
 	dst = appendText(dst, "url", i.URL)
 	dst = appendTime(dst, "until", i.Until)
@@ -102,6 +108,21 @@ func appendTime(dst []byte, name string, value time.Time) []byte {
 		return dst
 	}
 	return append(value.UTC().AppendFormat(append(appendName(dst, name), '"'), time.RFC3339), '"')
+}
+
+func appendProblems(dst []byte, problems []problem) []byte {
+	if len(problems) == 0 {
+		return dst
+	}
+	return append(appendName(dst, "errors"), encodeProblems(problems)...)
+}
+
+func encodeProblems(problems []problem) []byte {
+	raw, err := splice.Encode(problems)
+	if err != nil {
+		panic(fmt.Sprintf("encode problems: %v", err)) // strings
+	}
+	return raw
 }
 
 func appendTrue(dst []byte, name string, value bool) []byte {
@@ -160,6 +181,45 @@ func invalid(e *effect.InvalidError) *info {
 	}
 	i.Reason = fmt.Sprintf("This call was not made: params%s %s.", i.Path, e.Reason)
 	return i
+}
+
+// invalidCall says what is wrong with a call; nil for an error of another kind.
+func invalidCall(err error) *info {
+	if bad, ok := errors.AsType[*effect.InvalidError](err); ok {
+		return invalid(bad)
+	}
+	if bad, ok := errors.AsType[*schemaError](err); ok {
+		return wrongArguments(bad)
+	}
+	return nil
+}
+
+// maxToldProblems is how many problems the text for the model names; the list beside it has them all.
+const maxToldProblems = 8
+
+func wrongArguments(e *schemaError) *info {
+	i := &info{Outcome: outcomeInvalid, Path: e.problems[0].Path, Errors: e.problems}
+	var told []string
+	for _, p := range e.problems[:min(len(e.problems), maxToldProblems)] {
+		told = append(told, strings.TrimPrefix(p.Path, "/")+": "+p.Message)
+	}
+	if more := len(e.problems) - len(told); more > 0 {
+		told = append(told, fmt.Sprintf("and %d more", more))
+	}
+	i.Reason = "This call was not made: its arguments are not as the tool's schema says. " + strings.Join(told, "; ") + "."
+	return i
+}
+
+// messages is the reason as a verdict of a validator tells it.
+func (i *info) messages() []interceptors.Message {
+	if len(i.Errors) == 0 {
+		return []interceptors.Message{{Message: i.Reason, Severity: interceptors.SeverityError, Path: i.pointer()}}
+	}
+	var all []interceptors.Message
+	for _, p := range i.Errors {
+		all = append(all, interceptors.Message{Message: p.Message, Severity: interceptors.SeverityError, Path: p.Path})
+	}
+	return all
 }
 
 // pointer is Path as a JSON pointer, empty for the whole params.

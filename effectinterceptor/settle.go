@@ -138,11 +138,30 @@ func (i *Interceptors) settle(ctx context.Context, o *open, out effect.Outcome) 
 	if !o.end(out.Kind) {
 		return
 	}
+	kept := i.redacted(o, out)
 	if o.claim == nil {
-		i.recordRead(o, out)
+		i.recordRead(o, kept)
+	} else {
+		i.record(context.WithoutCancel(ctx), o, kept)
+	}
+	i.checkResult(ctx, o, out)
+}
+
+// checkResult flags a result that is not as its tool's schema says. It is recorded and answered all the same:
+// what it tells of has happened.
+func (i *Interceptors) checkResult(ctx context.Context, o *open, out effect.Outcome) {
+	if o.schemas == nil || out.Kind != effect.OutcomeAnswered || out.Answer.Kind != effect.AnswerResult || out.Answer.IsError {
 		return
 	}
-	i.record(context.WithoutCancel(ctx), o, out)
+	found := o.schemas.checkResult(out.Answer.Body)
+	if len(found) == 0 {
+		return
+	}
+	ev := o.event(effect.EventResultSchema)
+	ev.At, ev.Detail = i.opts.Now(), append(append([]byte(`{"errors":`), encodeProblems(found)...), '}')
+	i.log.Note(ev)
+	i.opts.Logger.WarnContext(ctx, "result is not as the tool's schema says", slog.String("effect", o.effectID),
+		slog.String("server", o.call.Server), slog.String("tool", o.call.Tool), slog.String("path", found[0].Path), slog.String("what", found[0].Message))
 }
 
 // end notes that an outcome of the kind is being recorded; false when there is nothing more to record.
@@ -173,7 +192,7 @@ func (i *Interceptors) recordRead(o *open, out effect.Outcome) {
 	i.log.RecordRead(&effect.Record{
 		Tenant: o.call.Tenant, Principal: o.call.Principal, Session: o.call.Session, Trace: o.call.Trace,
 		Server: o.call.Server, Tool: o.call.Tool, Tier: effect.TierRead, Rule: effect.RuleNone,
-		Run: o.call.Run, Arguments: o.call.Arguments,
+		Run: o.call.Run, Arguments: o.call.Kept(),
 		Policy: o.policy, Source: o.contract.Source, CreatedAt: o.started,
 		State: effect.Settlement(o.contract, out), Attempt: 1, ChangedAt: i.opts.Now(),
 		Answer: out.Answer, Reason: out.Reason,
