@@ -394,13 +394,14 @@ func testDecisionRace(t *testing.T, h Harness) {
 		}
 	})
 	t.Run("an approval is taken back or used, never both", func(t *testing.T) {
-		for range 1 + Scale(50)/5 {
-			w := newWorld(t, h)
-			processes := []*process{w.process(), w.process()}
-			c := contract(asks)
-			r := processes[0].asked(charge(), c)
+		w := newWorld(t, h)
+		processes := []*process{w.process(), w.process()}
+		c := contract(asks)
+		for n := range 1 + Scale(50)/5 {
+			call := charge(numbered(n))
+			r := processes[0].asked(call, c)
 			processes[0].approve(r)
-			bp := params(t, charge(), c)
+			bp := params(t, call, c)
 			var claims, withdrawn atomic.Int32
 			race(processes, func(p *process, i int) {
 				if i < racers/2 {
