@@ -1,0 +1,219 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/store"
+)
+
+// effectJSON is an effect, without what only its caller may know.
+type effectJSON struct {
+	ID         string          `json:"id"`
+	Seq        int64           `json:"seq"`
+	At         time.Time       `json:"at"`
+	ChangedAt  time.Time       `json:"changedAt"`
+	State      effect.State    `json:"state"`
+	Tenant     string          `json:"tenant"`
+	Principal  string          `json:"principal,omitempty"`
+	Session    string          `json:"session,omitempty"`
+	Trace      string          `json:"trace,omitempty"`
+	Server     string          `json:"server"`
+	Tool       string          `json:"tool"`
+	Tier       effect.Tier     `json:"tier"`
+	Identity   effect.Rule     `json:"identity"`
+	Generation int             `json:"generation"`
+	Attempt    int             `json:"attempt"`
+	Ordinal    int             `json:"ordinal"`
+	Run        string          `json:"run,omitempty"`
+	Contract   string          `json:"contract,omitempty"`
+	By         string          `json:"by,omitempty"`
+	Reason     string          `json:"reason,omitempty"`
+	Delivered  bool            `json:"delivered"`
+	Arguments  json.RawMessage `json:"arguments,omitempty"` // as they were asked for
+	Preview    string          `json:"preview"`             // the beginning of those that run, as one line for the eye
+	Approval   *requestJSON    `json:"approval,omitempty"`
+	Answer     *answerJSON     `json:"answer,omitempty"`
+}
+
+type answerJSON struct {
+	Kind    effect.AnswerKind `json:"kind"`
+	IsError bool              `json:"isError,omitempty"`
+	Body    json.RawMessage   `json:"body"`
+}
+
+func effectToJSON(r *effect.Record, now time.Time) *effectJSON {
+	return &effectJSON{
+		ID: r.ID, Seq: r.Seq, At: r.CreatedAt, ChangedAt: r.ChangedAt, State: r.StateAt(now), Tenant: r.Tenant,
+		Principal: r.Principal, Session: r.Session, Trace: r.Trace, Server: r.Server, Tool: r.Tool, Tier: r.Tier,
+		Identity: r.Rule, Generation: r.Generation, Attempt: r.Attempt, Ordinal: r.Ordinal, Run: r.Run, Contract: r.Source,
+		By: r.By, Reason: r.Reason, Delivered: r.Delivered, Arguments: orAbsent(r.Arguments),
+		Preview: preview(r.Executed()), Approval: requestToJSON(r), Answer: answerToJSON(r.Answer),
+	}
+}
+
+// orAbsent is JSON as the log has it; nil when it was taken away.
+func orAbsent(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return nil
+	}
+	return raw
+}
+
+func answerToJSON(a effect.Answer) *answerJSON {
+	if a.Kind == effect.AnswerNone {
+		return nil
+	}
+	return &answerJSON{Kind: a.Kind, IsError: a.IsError, Body: orAbsent(a.Body)}
+}
+
+// effectsJSON is a page of a list, newest first. Next goes on with it.
+type effectsJSON struct {
+	Now     time.Time     `json:"now"`
+	Effects []*effectJSON `json:"effects"`
+	Next    int64         `json:"next,omitempty"` // for ?before=; absent: there are no more
+}
+
+func (h *Handler) list(records []*effect.Record, limit int) effectsJSON {
+	now := h.log.Now()
+	list := effectsJSON{Now: now, Effects: make([]*effectJSON, 0, len(records))}
+	for _, r := range records {
+		list.Effects = append(list.Effects, effectToJSON(r, now))
+	}
+	if limit > 0 && len(records) == limit {
+		list.Next = records[len(records)-1].Seq
+	}
+	return list
+}
+
+// filter reads what is selected by a query.
+func filter(query url.Values, who *caller) (*store.Filter, error) {
+	f := &store.Filter{Tenant: who.tenant, Run: query.Get("run"), Server: query.Get("server"), Tool: query.Get("tool")}
+	limit, err := number(query, "limit", 100)
+	if err != nil {
+		return nil, err
+	}
+	if f.Before, err = number(query, "before", 0); err != nil {
+		return nil, err
+	}
+	if f.Limit = int(limit); f.Limit < 1 || f.Limit > 1000 {
+		return nil, invalid("/limit", "limit must be from 1 to 1000")
+	}
+	for _, s := range query["state"] {
+		if !slices.Contains(states, effect.State(s)) {
+			return nil, invalid("/state", "there is no state of that name; /openapi.json lists them")
+		}
+		f.States = append(f.States, effect.State(s))
+	}
+	return f, nil
+}
+
+var states = []effect.State{
+	effect.StateAwaitingApproval, effect.StateClaimed, effect.StateWaiting, effect.StateCommitted, effect.StateFailed,
+	effect.StateReleased, effect.StateInDoubt, effect.StateDenied, effect.StateExpired, effect.StateVoid,
+	effect.StateCompensating, effect.StateCompensated, effect.StateCompensationFailed,
+}
+
+func number(query url.Values, name string, otherwise int64) (int64, error) {
+	text := query.Get(name)
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, invalid("/"+name, "%s must be a number", name)
+	}
+	return n, nil
+}
+
+func (h *Handler) listEffects(w http.ResponseWriter, r *http.Request, who *caller) error {
+	f, err := filter(r.URL.Query(), who)
+	if err != nil {
+		return err
+	}
+	records, err := h.log.List(r.Context(), f)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, h.list(records, f.Limit))
+	return nil
+}
+
+// pendingLimit is how many effects that wait are listed, the newest.
+const pendingLimit = 1000
+
+func (h *Handler) listPending(w http.ResponseWriter, r *http.Request, who *caller) error {
+	records, err := h.log.Pending(r.Context(), who.tenant, pendingLimit)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, h.list(records, 0))
+	return nil
+}
+
+// shownJSON is an effect with its history.
+type shownJSON struct {
+	*effectJSON
+	Text        string           `json:"text"`                 // the arguments that run or ran, for the eye: nothing in it is invisible
+	AnswerText  string           `json:"answerText,omitempty"` // the answer in the same way
+	Transitions []transitionJSON `json:"transitions"`
+	Events      []eventJSON      `json:"events"`
+}
+
+type transitionJSON struct {
+	Ordinal int          `json:"ordinal"`
+	Attempt int          `json:"attempt"`
+	State   effect.State `json:"state"`
+	At      time.Time    `json:"at"`
+	By      string       `json:"by,omitempty"`
+	Reason  string       `json:"reason,omitempty"`
+	Last    *effect.Vote `json:"decision,omitempty"` // what had been decided last by then
+}
+
+type eventJSON struct {
+	At     time.Time       `json:"at"`
+	Kind   string          `json:"kind"`
+	Detail json.RawMessage `json:"detail,omitempty"`
+}
+
+func (h *Handler) showEffect(w http.ResponseWriter, r *http.Request, who *caller) error {
+	shown, err := h.log.Show(r.Context(), who.tenant, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	record := shown.Record
+	writeJSON(w, http.StatusOK, shownJSON{
+		effectJSON: effectToJSON(record, h.log.Now()), Text: legible(record.Executed()), AnswerText: legible(record.Answer.Body),
+		Transitions: transitionsToJSON(shown.Transitions), Events: eventsToJSON(shown.Events),
+	})
+	return nil
+}
+
+func transitionsToJSON(moves []effect.Transition) []transitionJSON {
+	list := make([]transitionJSON, 0, len(moves))
+	for _, m := range moves {
+		t := transitionJSON{Ordinal: m.Ordinal, Attempt: m.Attempt, State: m.State, At: m.At, By: m.By, Reason: m.Reason}
+		if m.Approval != nil {
+			t.Last = m.Approval.Last
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+// maxEvents bounds what is shown of an effect that was replayed very often: the newest.
+const maxEvents = 200
+
+func eventsToJSON(events []effect.Event) []eventJSON {
+	events = events[max(0, len(events)-maxEvents):]
+	list := make([]eventJSON, 0, len(events))
+	for _, ev := range events {
+		list = append(list, eventJSON{At: ev.At, Kind: ev.Kind, Detail: orAbsent(ev.Detail)})
+	}
+	return list
+}
