@@ -30,42 +30,54 @@ const Unit = 1_000_000
 // Spend is what one call would take from one limit.
 type Spend struct {
 	Limit   string
-	Subject string // the run, the principal, or empty for the tenant
+	Subject string // whose account: the run's, the principal's or the tenant's
 	Units   int64  // in millionths
 	Max     int64
 	Within  time.Duration
 }
 
-// Spends returns what a call would take from each of the contract's limits. A call without a run takes from
-// no limit per run. The error is an *InvalidError: the units cannot be read from the call.
+// Spends returns what a call would take from each of the contract's limits. No call escapes a limit by naming
+// no run or nobody: those without a run take from one account of their principal, and those of nobody from one
+// account. The error is an *InvalidError: the units cannot be read from the call. In shadow such a limit is left
+// out.
 func (c *Contract) Spends(call *Call) ([]Spend, error) {
 	if len(c.Limits) == 0 {
 		return nil, nil
 	}
-	var spends []Spend
+	spends := make([]Spend, 0, len(c.Limits))
 	for i := range c.Limits {
 		l := &c.Limits[i]
-		s := Spend{Limit: l.Name, Units: Unit, Max: l.Max, Within: l.Within}
-		switch l.Per {
-		case PerRun:
-			s.Subject = call.Run
-		case PerPrincipal:
-			s.Subject = call.Principal
-		}
-		if s.Subject == "" && l.Per != PerTenant {
+		units, err := l.units(call)
+		if err != nil && c.Shadow {
 			continue
 		}
-		s.Subject = string(l.Per) + ":" + s.Subject
-		if l.Units != nil {
-			units, err := l.Units.Of(call)
-			if err != nil {
-				return nil, &InvalidError{Pointer: "/arguments", Reason: fmt.Sprintf("cannot be counted for limit %s: %v", l.Name, err)}
-			}
-			s.Units = units
+		if err != nil {
+			return nil, &InvalidError{Pointer: "/arguments", Reason: fmt.Sprintf(
+				"cannot be counted for limit %s of %s (%s)", l.Name, c.Source, whyNoValue(err))}
 		}
-		spends = append(spends, s)
+		spends = append(spends, Spend{Limit: l.Name, Subject: l.subject(call), Units: units, Max: l.Max, Within: l.Within})
 	}
 	return spends, nil
+}
+
+func (l *Limit) units(call *Call) (int64, error) {
+	if l.Units == nil {
+		return Unit, nil
+	}
+	return l.Units.Of(call)
+}
+
+// subject is whose account the call is counted in.
+func (l *Limit) subject(call *Call) string {
+	switch {
+	case l.Per == PerRun && call.Run != "":
+		return "run:" + call.Run
+	case l.Per == PerRun:
+		return "no run:" + call.Principal
+	case l.Per == PerPrincipal:
+		return "principal:" + call.Principal
+	}
+	return "tenant:"
 }
 
 // exceeded returns why a call may not begin; empty when each limit has room for it. spent is what others have

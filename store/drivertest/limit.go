@@ -125,7 +125,7 @@ func testLimit(t *testing.T, h Harness) {
 	})
 	t.Run("accounts are of a run, a principal or a tenant", func(t *testing.T) {
 		for per, free := range map[effect.LimitPer][]*effect.Call{
-			effect.PerRun:       {charge(run("r2")), charge(numbered(1)), charge(numbered(2)), charge(run("r1"), of("tenant-2"))},
+			effect.PerRun:       {charge(run("r2")), charge(numbered(1)), charge(numbered(2), by("agent:b")), charge(run("r1"), of("tenant-2"))},
 			effect.PerPrincipal: {charge(by("agent:b"), run("r3")), charge(of("tenant-2"))},
 			effect.PerTenant:    {charge(of("tenant-2"))},
 		} {
