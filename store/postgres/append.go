@@ -3,8 +3,10 @@ package postgres
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -20,6 +22,9 @@ func (d *Driver) Append(ctx context.Context, tenant string, move *effect.Transit
 		return nil, store.ErrNotFound
 	}
 	a := &appending{driver: d, tenant: tenant, id: id, move: move}
+	if err := a.prepare(); err != nil {
+		return nil, err
+	}
 	if claim := d.known.takeClaim(tenant, move.Effect); claim != nil && a.follows(claim) {
 		a.claim = claim
 	}
@@ -43,6 +48,24 @@ type appending struct {
 	move   *effect.Transition
 	claim  *effect.Record // what the move settles, when it is remembered
 	tried  bool           // and perhaps done
+
+	approval *approvalRow // that the move leaves; nil: it is of an effect that was never asked about, or decides nothing
+}
+
+// prepare gives the approval that the move leaves, if it leaves one, a mark of this Append.
+func (a *appending) prepare() error {
+	if a.move.Approval == nil {
+		return nil
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("name move: %w", err)
+	}
+	a.approval, err = newApprovalRow(a.move.Approval, a.move.State)
+	if err == nil {
+		a.approval.append = pgtype.UUID{Bytes: id, Valid: true}
+	}
+	return err
 }
 
 // follows reports whether the move settles the claim by its owner.
@@ -110,46 +133,79 @@ const insertMove = `
 	      ELSE COALESCE(COALESCE(l.lease_until, o.until) <= COALESCE($1, now()), true)
 	        OR COALESCE(l.timeout_at <= COALESCE($1, now()), false)
 	      END
-	ON CONFLICT (effect, ordinal) DO NOTHING
-	RETURNING at`
+	ON CONFLICT (effect, ordinal) DO NOTHING`
 
 // moveOn moves the effect if that is legal from where it stands, and reads where it then is.
 func (a *appending) moveOn(ctx context.Context) (*effect.Record, error) {
-	m := a.move
-	var won bool
+	var won, ours bool
 	var now found
-	err := asTenant(ctx, a.driver.pool, a.tenant,
-		statement{
-			sql: insertMove,
-			args: []any{
-				a.driver.clock.param(), a.id, int32(m.Ordinal), int32(m.Attempt), timestamp(m.At), timestamp(m.LeaseUntil), timestamp(m.TimeoutAt),
-				m.Answer.IsError, string(m.State), text(m.Owner), text(m.By), text(m.Reason), text(m.Continuation),
-				string(m.Answer.Kind), answerBody(m.Answer), legal(m.State),
-			},
-			read: func(rows pgx.Rows) error {
-				won = rows.Next()
-				return nil
-			},
-		},
-		statement{sql: selectRecord + ` WHERE e.id = $1`, args: []any{a.id}, read: readRecord(&now)})
+	statements := []statement{
+		a.insert(&won),
+		{sql: selectRecord + ` WHERE e.id = $1`, args: []any{a.id}, read: readRecord(&now)},
+	}
+	if a.tried && a.approval != nil {
+		statements = append(statements, a.findOwn(&ours))
+	}
+	err := asTenant(ctx, a.driver.pool, a.tenant, statements...)
 	switch {
 	case err != nil:
 		a.tried = true
 		return nil, err
 	case now.Record == nil:
 		return nil, store.ErrNotFound
-	case won, a.tried && a.isOurs(now.Record):
+	case won, ours, a.tried && a.isOurs(now.Record):
 		now.Delivered, now.ArrivedAt = false, time.Time{} // what has just been recorded has reached nobody
 		return now.Record, nil
 	}
-	return nil, &store.ConflictError{ID: now.ID, Want: m.State, Record: now.Record}
+	return nil, &store.ConflictError{ID: now.ID, Want: a.move.State, Record: now.Record}
+}
+
+// insert returns the statement that makes the move, with the approval that it leaves.
+func (a *appending) insert(won *bool) statement {
+	m := a.move
+	st := statement{
+		sql: insertMove + ` RETURNING at`,
+		args: []any{
+			a.driver.clock.param(), a.id, int32(m.Ordinal), int32(m.Attempt), timestamp(m.At), timestamp(m.LeaseUntil), timestamp(m.TimeoutAt),
+			m.Answer.IsError, string(m.State), text(m.Owner), text(m.By), text(m.Reason), text(m.Continuation),
+			string(m.Answer.Kind), answerBody(m.Answer), legal(m.State),
+		},
+		read: readWhether(won),
+	}
+	if a.approval != nil {
+		st.sql = `WITH made AS (` + insertMove + ` RETURNING effect, ordinal, attempt, tenant)` + insertApproval(17) + ` RETURNING true`
+		st.args = append(st.args, a.approval.args()...)
+	}
+	return st
+}
+
+// findOwn looks for the decision that an earlier try made, though others may have followed it.
+func (a *appending) findOwn(found *bool) statement {
+	return statement{
+		sql: `
+			SELECT true
+			FROM undolog.approval
+			WHERE effect = $1 AND ordinal = $2 AND append = $3`,
+		args: []any{a.id, int32(a.move.Ordinal), a.approval.append},
+		read: readWhether(found),
+	}
+}
+
+// readWhether reports whether there was a row.
+func readWhether(into *bool) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		*into = rows.Next()
+		return nil
+	}
 }
 
 // isOurs reports whether an earlier try was done although nobody said so. A move that was followed by
-// another one is not looked for: its caller learns where the effect is.
+// another one is not looked for: its caller learns where the effect is. Two people may decide in the same
+// words, so that a decision is known by its mark alone.
 func (a *appending) isOurs(now *effect.Record) bool {
 	m := a.move
-	return now.Ordinal == m.Ordinal && now.Attempt == m.Attempt && now.State == m.State && now.By == m.By &&
+	return a.approval == nil &&
+		now.Ordinal == m.Ordinal && now.Attempt == m.Attempt && now.State == m.State && now.By == m.By &&
 		(m.Owner == "" || now.Owner == m.Owner) && now.Reason == m.Reason &&
 		(m.Answer.Kind == effect.AnswerNone || now.Answer.Kind == m.Answer.Kind && bytes.Equal(now.Answer.Body, m.Answer.Body))
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/undolog/undolog/effect"
@@ -49,7 +48,7 @@ type begin struct {
 	p      *store.Begin
 	id     pgtype.UUID
 	known  bool           // its signature is there
-	sent   effect.Verdict // of the last claim that was tried, and perhaps made
+	sent   effect.Verdict // of the last claim or request that was tried, and perhaps made
 	alone  bool           // an insert has waited for a lock in vain
 }
 
@@ -73,8 +72,11 @@ func (b *begin) try(ctx context.Context) (*store.Begun, error) {
 }
 
 // beginNew claims a call of which the log knows nothing, in one round trip; nil when it knows something, or
-// when even such a call is not to run.
+// when even such a call is not to run, or other things of the log decide on it too.
 func (b *begin) beginNew(ctx context.Context) (*store.Begun, error) {
+	if b.p.Contract.AsksGrants() || len(b.p.Spends) > 0 {
+		return nil, nil
+	}
 	v := effect.Decide(b.p.Call, b.p.Identity, b.p.Contract, &effect.Facts{Now: b.driver.clock.now()}, b.p.Continuation)
 	if b.known || v.Action != effect.ActInsert || b.asksAboutLookalikes() {
 		return nil, nil
@@ -100,22 +102,32 @@ func (b *begin) decide(ctx context.Context, f *facts) (*store.Begun, error) {
 	if f.isOwn(b) {
 		return b.claimed(b.sent, f.Latest), nil
 	}
+	if f.isOwnRequest(b) {
+		return &store.Begun{Verdict: b.sent, Record: f.Latest}, nil
+	}
 	v := effect.Decide(b.p.Call, b.p.Identity, b.p.Contract, &f.Facts, b.p.Continuation)
-	switch v.Action {
-	case effect.ActInsert, effect.ActReclaim, effect.ActContinue:
-	default:
+	if !claims(v.Action) && v.Action != effect.ActRequest {
 		return &store.Begun{Verdict: v, Record: b.p.Shown(&f.Facts, &v)}, nil
 	}
 	if err := b.prepare(ctx); err != nil {
 		return nil, err
 	}
 	switch {
-	case v.Action != effect.ActInsert:
-		return b.reclaim(ctx, v, f.Latest)
-	case v.UsesAgain != "", f.Latest == nil && b.asksAboutLookalikes():
-		return b.insertInTurn(ctx)
+	case b.takesTurns(&v, f):
+		return b.inTurn(ctx)
+	case v.Action == effect.ActInsert:
+		return b.insert(ctx, v, true)
 	}
-	return b.insert(ctx, v, true)
+	return b.act(ctx, b.driver.pool, v, f)
+}
+
+// claims reports whether an action gives the right to dispatch.
+func claims(a effect.Action) bool {
+	switch a {
+	case effect.ActInsert, effect.ActReclaim, effect.ActContinue, effect.ActApproved:
+		return true
+	}
+	return false
 }
 
 // prepare sees to what a claim rests on: its tenant is known and its owner alive.
@@ -184,25 +196,30 @@ const insertClaim = `
 	ON CONFLICT (effect, ordinal) DO NOTHING
 	RETURNING at`
 
-// reclaim claims the next attempt of an effect, or the waiting one again. A new attempt takes its place
-// among all that was begun.
-func (b *begin) reclaim(ctx context.Context, v effect.Verdict, latest *effect.Record) (*store.Begun, error) {
+// reclaim claims the next attempt of an effect, the approved one, or the waiting one again. An attempt that begins
+// takes its place among all that was begun.
+func (b *begin) reclaim(ctx context.Context, s sender, v effect.Verdict, latest *effect.Record) (*store.Begun, error) {
 	b.sent = v
 	effectID, _ := parseID(latest.ID)
 	r := b.p.Reclaimed(&v, latest, time.Time{})
+	begins := v.Action != effect.ActContinue
 	var from pgtype.Int8
-	if v.Action == effect.ActReclaim {
+	if begins {
 		from = caller(r)
 	}
 	var at time.Time
-	err := asTenant(ctx, b.driver.pool, r.Tenant, statement{
+	statements := []statement{{
 		sql: insertClaim,
 		args: []any{
 			b.driver.clock.param(), effectID, int32(r.Ordinal), int32(r.Attempt), micros(b.p.Lease()), micros(b.p.Contract.Timeout),
 			from, b.id, text(r.Tenant), text(r.Owner), text(r.Continuation),
 		},
 		read: readTime(&at),
-	})
+	}}
+	if begins && len(b.p.Spends) > 0 {
+		statements = append(statements, b.spend(effectID)) // undone with the transaction when the claim is lost
+	}
+	err := asTenant(ctx, s, r.Tenant, statements...)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("claim effect %s again: %w", r.ID, err)
@@ -212,48 +229,8 @@ func (b *begin) reclaim(ctx context.Context, v effect.Verdict, latest *effect.Re
 	return b.claimed(v, b.p.Reclaimed(&v, latest, at.UTC())), nil
 }
 
-// insertInTurn decides once more and claims, in one transaction in which no equal call can be begun that
-// takes its turn as well. It is for the few calls that use a granted run, which is used once with the claim
-// or not at all, and for those that ask about look-alikes.
-func (b *begin) insertInTurn(ctx context.Context) (begun *store.Begun, err error) {
-	err = pgx.BeginFunc(ctx, b.driver.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, b.turn()); err != nil {
-			return err
-		}
-		f, err := b.facts(ctx, tx)
-		if err != nil {
-			return err
-		}
-		v := effect.Decide(b.p.Call, b.p.Identity, b.p.Contract, &f.Facts, b.p.Continuation)
-		if f.isOwn(b) || v.Action != effect.ActInsert {
-			return errLost // decided on outside
-		}
-		begun, err = b.insertIn(ctx, tx, v, f)
-		return err
-	})
-	if code(err) == uniqueViolation {
-		return nil, errLost
-	}
-	if err != nil {
-		return nil, fmt.Errorf("insert effect %s: %w", b.p.ID, err)
-	}
-	return begun, nil
-}
-
-// turn is the number of the lock under which equal calls take turns.
-func (b *begin) turn() int64 {
-	w := b.p.Identity.Window
-	if w.IsZero() {
-		w = b.p.Identity.Signature
-	}
-	var n uint64
-	for _, c := range w[:8] {
-		n = n<<8 | uint64(c)
-	}
-	return int64(n)
-}
-
-func (b *begin) insertIn(ctx context.Context, tx pgx.Tx, v effect.Verdict, f *facts) (*store.Begun, error) {
+// insertIn is insert in a transaction, with what else the claim uses up.
+func (b *begin) insertIn(ctx context.Context, s sender, v effect.Verdict, f *facts) (*store.Begun, error) {
 	b.sent = v
 	row, _ := b.row(&v, true)
 	var r *effect.Record
@@ -266,8 +243,11 @@ func (b *begin) insertIn(ctx context.Context, tx pgx.Tx, v effect.Verdict, f *fa
 	if v.UsesAgain != "" {
 		statements = append(statements, b.useGrant(&v, f))
 	}
-	if err := asTenant(ctx, tx, b.p.Tenant(), statements...); err != nil {
-		return nil, err
+	if len(b.p.Spends) > 0 {
+		statements = append(statements, b.spend(b.id))
+	}
+	if err := asTenant(ctx, s, b.p.Tenant(), statements...); err != nil {
+		return nil, fmt.Errorf("insert effect %s: %w", b.p.ID, err)
 	}
 	if r == nil {
 		return nil, errLost

@@ -58,7 +58,7 @@ func (d *Driver) checkPolicies(ctx context.Context) error {
 			SELECT c.relname
 			FROM pg_class c
 			WHERE c.relnamespace = 'undolog'::regnamespace
-			  AND c.relname IN ('effect', 'transition', 'delivery', 'event', 'tool')
+			  AND c.relname IN ('effect', 'transition', 'delivery', 'event', 'tool', 'approval', 'standing_grant', 'revocation', 'spend', 'open_move', 'mark')
 			  AND NOT (c.relrowsecurity AND c.relforcerowsecurity
 			           AND EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid))
 			ORDER BY c.relname`)

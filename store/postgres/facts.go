@@ -57,16 +57,17 @@ const (
 	selectAsked = `
 	SELECT EXISTS (SELECT FROM undolog.transition WHERE effect = $1 AND continuation = $2)`
 
-	// A first claim has its place by seq, a later attempt by position.
+	// A first claim has its place by seq, a later attempt, and one that was asked about, by position. What only
+	// awaits approval has none.
 	selectOtherWrites = `
 	SELECT EXISTS (
 	    SELECT FROM undolog.effect w
-	    WHERE w.caller = e.caller AND w.seq > b.seq AND w.window_signature IS DISTINCT FROM e.window_signature
+	    WHERE w.caller = $2 AND w.seq > b.seq AND w.window_signature IS DISTINCT FROM e.window_signature
 	      AND w.principal = e.principal AND w.server = e.server)
 	  OR EXISTS (
 	    SELECT FROM undolog.transition m
 	    JOIN undolog.effect w ON w.id = m.effect
-	    WHERE m.caller = e.caller AND m.position > b.seq AND m.effect <> e.id
+	    WHERE m.caller = $2 AND m.position > b.seq AND m.effect <> e.id
 	      AND w.window_signature IS DISTINCT FROM e.window_signature AND w.principal = e.principal AND w.server = e.server)
 	FROM undolog.effect e
 	CROSS JOIN LATERAL (
@@ -86,7 +87,7 @@ func (b *begin) askMore(ctx context.Context, s sender, f *facts) error {
 		f.UnknownRound = !asked
 		return err
 	case b.p.Identity.Rule == effect.RuleWindow && r.Delivered && !r.State.IsOpen() && !f.Again:
-		return asTenant(ctx, s, r.Tenant, statement{sql: selectOtherWrites, args: []any{id}, read: readBool(&f.OtherWrites)})
+		return asTenant(ctx, s, r.Tenant, statement{sql: selectOtherWrites, args: []any{id, caller(r)}, read: readBool(&f.OtherWrites)})
 	}
 	return nil
 }
@@ -117,9 +118,10 @@ const selectLookalike = `
 	   ORDER BY generation DESC
 	   LIMIT 64)) c
 	JOIN undolog.effect e ON e.id = c.id` + recordTables + `
-	WHERE t.state IS NULL OR t.state IN ('awaiting_approval', 'claimed', 'waiting', 'in_doubt')
+	WHERE COALESCE(t.state, e.state) IN ('claimed', 'waiting', 'in_doubt')
+	   OR COALESCE(t.state, e.state) = 'awaiting_approval' AND p.until > COALESCE($4::timestamptz, now())
 	   OR t.state IN ('committed', 'compensating', 'compensation_failed')
-	      AND t.at > COALESCE($4::timestamptz, now()) - $5::bigint * interval '1 microsecond'
+	      AND t.at > COALESCE($4, now()) - $5::bigint * interval '1 microsecond'
 	ORDER BY c.kind, e.seq DESC
 	LIMIT 1`
 
@@ -128,6 +130,12 @@ func (b *begin) facts(ctx context.Context, s sender) (*facts, error) {
 	f := &facts{}
 	now := b.driver.clock.param()
 	statements := []statement{b.askLatest(f)}
+	if b.p.Contract.AsksGrants() {
+		statements = append(statements, b.askGrants(f))
+	}
+	if len(b.p.Spends) > 0 {
+		statements = append(statements, b.askSpent(f))
+	}
 	if !b.p.Identity.Window.IsZero() && !b.p.Identity.Signature.IsZero() && !b.known {
 		statements = append(statements, statement{
 			sql:  selectLookalike,
@@ -169,6 +177,14 @@ func readTime(into *time.Time) func(pgx.Rows) error {
 		}
 		return nil
 	}
+}
+
+// isOwnRequest reports whether the latest request for approval is the one that an earlier try of this Begin
+// made, and nobody has decided on it.
+func (f *facts) isOwnRequest(b *begin) bool {
+	r := f.Latest
+	return r != nil && r.State == effect.StateAwaitingApproval && r.Approval != nil && r.Approval.ID == b.p.Request.ID &&
+		!r.Approval.IsApproved()
 }
 
 // isOwn reports whether the latest claim is the one that an earlier try of this Begin made.

@@ -38,6 +38,7 @@ type Driver struct {
 	writes  writes
 	known   known
 	beating singleflight.Group
+	turning places
 	closed  atomic.Bool
 }
 
@@ -81,6 +82,7 @@ func (d *Driver) open(ctx context.Context, url string, noMigrate bool) error {
 	if d.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return err
 	}
+	d.turning = newPlaces(config.MaxConns)
 	if err := d.prepare(ctx, url, noMigrate); err != nil {
 		d.pool.Close()
 		return err

@@ -105,6 +105,10 @@ func (p *pruning) empty(ctx context.Context, pool sender, ids []pgtype.UUID) err
 		statement{args: []any{ids}, read: read, sql: `
 			UPDATE undolog.transition SET answer = ''
 			WHERE effect = ANY ($1::uuid[]) AND octet_length(answer) > 0
+			RETURNING effect`},
+		statement{args: []any{ids}, read: read, sql: `
+			UPDATE undolog.approval SET edited = ''
+			WHERE effect = ANY ($1::uuid[]) AND octet_length(edited) > 0
 			RETURNING effect`})
 	p.pruned = int64(len(lost))
 	return err

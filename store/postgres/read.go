@@ -39,6 +39,8 @@ func (d *Driver) record(ctx context.Context, tenant, id string) (*effect.Record,
 // stateAt is effect.Record.StateAt in SQL, for filters: keep them equal. Its parameter is the time.
 const stateAt = `
 	CASE
+	WHEN COALESCE(t.state, e.state) = 'awaiting_approval' AND p.until <= COALESCE($1::timestamptz, now())
+	THEN CASE WHEN p.approved THEN 'void' ELSE 'expired' END::undolog.state
 	WHEN COALESCE(t.state, e.state) <> 'claimed' THEN COALESCE(t.state, e.state)
 	WHEN COALESCE($1::timestamptz, now()) < CASE WHEN t.effect IS NULL THEN COALESCE(e.lease_until, o.until) ELSE COALESCE(t.lease_until, o.until) END
 	 AND COALESCE(COALESCE($1, now()) < CASE WHEN t.effect IS NULL THEN e.timeout_at ELSE t.timeout_at END, true)
@@ -49,6 +51,9 @@ const stateAt = `
 // Effects implements store.Driver. With f.After it takes the oldest of the newer effects, so that who
 // follows the log misses none, and returns them newest first as ever; see Events for how far it reads.
 func (d *Driver) Effects(ctx context.Context, f *store.Filter) (records []*effect.Record, err error) {
+	if asksOpen(f) {
+		d.keepAccount(ctx, f.Tenant)
+	}
 	order := "DESC"
 	if f.After > 0 {
 		order = "ASC"
@@ -56,7 +61,9 @@ func (d *Driver) Effects(ctx context.Context, f *store.Filter) (records []*effec
 	where, args := conditions(f, d.clock.param())
 	err = d.retry(ctx, func(ctx context.Context) error {
 		return asTenant(ctx, d.pool, f.Tenant, statement{
-			sql: selectRecord + where + `
+			sql: `
+				SELECT ` + recordColumns + `
+				FROM ` + candidates(f) + recordTables + where + `
 				ORDER BY e.seq ` + order + `
 				LIMIT $2`,
 			args: args, read: readRecords(&records),
@@ -67,6 +74,26 @@ func (d *Driver) Effects(ctx context.Context, f *store.Filter) (records []*effec
 	}
 	return records, err
 }
+
+// candidates are the effects that a filter has to look at, $1 being the time and $3 the tenant.
+func candidates(f *store.Filter) string {
+	of := ""
+	switch {
+	case len(f.States) == 1 && f.States[0] == effect.StateAwaitingApproval:
+		of = awaitingEffects
+	case asksOpen(f):
+		of = openEffects
+	default:
+		return `undolog.effect e`
+	}
+	// OFFSET keeps the planner from reading them in the order of the log, of which they may be a small part.
+	return `(` + of + `) c CROSS JOIN LATERAL (SELECT * FROM undolog.effect WHERE id = c.id OFFSET 0) e`
+}
+
+const awaitingEffects = `
+	SELECT DISTINCT effect AS id
+	FROM undolog.approval
+	WHERE tenant = $3 AND until > COALESCE($1::timestamptz, now())`
 
 // conditions is the WHERE clause of a filter. Values are in the parameters only; $1 is the time and $2 the
 // limit.
@@ -110,14 +137,42 @@ func conditions(f *store.Filter, now pgtype.Timestamptz) (string, []any) {
 		}
 		add(stateAt+` = ANY ($%d::text[]::undolog.state[])`, states)
 	}
+	if f.Open {
+		where = append(where, `COALESCE(t.state, e.state) IN ('claimed', 'waiting', 'in_doubt', 'awaiting_approval')`)
+	}
 	return "\n\tWHERE " + strings.Join(where, "\n\t  AND "), args
+}
+
+// Equals implements store.Driver.
+func (d *Driver) Equals(ctx context.Context, tenant string, window effect.Signature, limit int) (records []*effect.Record, err error) {
+	err = d.retry(ctx, func(ctx context.Context) error {
+		return asTenant(ctx, d.pool, tenant, statement{
+			sql: `
+				SELECT ` + recordColumns + `
+				FROM (
+				  (SELECT id FROM undolog.effect
+				   WHERE signature = $1
+				   ORDER BY generation DESC
+				   LIMIT $2)
+				  UNION ALL
+				  (SELECT id FROM undolog.effect
+				   WHERE window_signature = $1 AND rule IN ('key', 'run')
+				   ORDER BY seq DESC
+				   LIMIT $2)) c
+				JOIN undolog.effect e ON e.id = c.id` + recordTables + `
+				ORDER BY e.seq DESC
+				LIMIT $2`,
+			args: []any{window[:], int64(limit)}, read: readRecords(&records),
+		})
+	})
+	return records, err
 }
 
 // likeGlob is a pattern of LIKE: * and ? are the only wildcards of a glob of ours.
 var likeGlob = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `*`, `%`, `?`, `_`).Replace
 
-// History implements store.Driver. The first claim, kept in the effect's row, comes as ordinal 0. A delivery
-// is kept apart, one for each answer, and told as the event that it is.
+// History implements store.Driver. The first move, kept in the effect's row, comes as ordinal 0. The last approval
+// of an attempt is that of its later moves too. A delivery is kept apart, one for each answer, and told as the event that it is.
 func (d *Driver) History(ctx context.Context, tenant, id string) (moves []effect.Transition, events []effect.Event, err error) {
 	key, ok := parseID(id)
 	if !ok {
@@ -126,14 +181,17 @@ func (d *Driver) History(ctx context.Context, tenant, id string) (moves []effect
 	err = d.retry(ctx, func(ctx context.Context) error {
 		return asTenant(ctx, d.pool, tenant,
 			statement{args: []any{key}, read: readMoves(id, &moves), sql: `
-				SELECT 0 AS ordinal, 1, state, created_at, owner, lease_until, timeout_at, '', '', '', '', false, NULL::bytea
-				FROM undolog.effect
-				WHERE id = $1
-				UNION ALL
-				SELECT ordinal, attempt, state, at, owner, lease_until, timeout_at, by, reason, continuation, answer_kind, is_error, answer
-				FROM undolog.transition
-				WHERE effect = $1
-				ORDER BY ordinal`},
+				SELECT m.*, p.document, p.edited
+				FROM (
+				  SELECT 0 AS ordinal, 1, state, created_at, owner, lease_until, timeout_at, '', '', '', '', false, NULL::bytea
+				  FROM undolog.effect
+				  WHERE id = $1
+				  UNION ALL
+				  SELECT ordinal, attempt, state, at, owner, lease_until, timeout_at, by, reason, continuation, answer_kind, is_error, answer
+				  FROM undolog.transition
+				  WHERE effect = $1) m
+				LEFT JOIN undolog.approval p ON p.effect = $1 AND p.ordinal = m.ordinal
+				ORDER BY m.ordinal`},
 			statement{args: []any{key}, read: readEvents(&events), sql: selectEvent + `
 				WHERE effect = $1::uuid::text AND effect <> ''
 				UNION ALL
@@ -152,13 +210,25 @@ func (d *Driver) History(ctx context.Context, tenant, id string) (moves []effect
 func readMoves(id string, into *[]effect.Transition) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		*into = nil
+		var asked *effect.Approval
+		attempt := 0 // that it was asked about
 		for rows.Next() {
 			m := effect.Transition{Effect: id}
 			var lease, timeout pgtype.Timestamptz
+			var document, edited []byte
 			err := rows.Scan(&m.Ordinal, &m.Attempt, (*string)(&m.State), &m.At, &m.Owner, &lease, &timeout,
-				&m.By, &m.Reason, &m.Continuation, (*string)(&m.Answer.Kind), &m.Answer.IsError, (*[]byte)(&m.Answer.Body))
+				&m.By, &m.Reason, &m.Continuation, (*string)(&m.Answer.Kind), &m.Answer.IsError, (*[]byte)(&m.Answer.Body),
+				&document, &edited)
 			if err != nil {
 				return err
+			}
+			if m.Approval, err = readApproval(document, edited); err != nil {
+				return fmt.Errorf("read move %d of effect %s: %w", m.Ordinal, id, err)
+			}
+			if m.Approval != nil {
+				asked, attempt = m.Approval, m.Attempt
+			} else if m.Attempt == attempt {
+				m.Approval = asked
 			}
 			m.Answer = store.Unpruned(m.Answer, m.At)
 			m.At, m.LeaseUntil, m.TimeoutAt = m.At.UTC(), fromTimestamp(lease), fromTimestamp(timeout)

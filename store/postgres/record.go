@@ -12,8 +12,8 @@ import (
 )
 
 // recordColumns and recordTables read an effect with its last transition, its owner's heartbeat, its
-// delivery and, when the last move brought no answer, the last one that came. The first transition is in
-// the effect's own row.
+// delivery, its approval and, when the last move brought no answer, the last one that came. The first transition
+// is in the effect's own row.
 const (
 	recordColumns = `
 	  e.seq, e.id, e.tenant, e.principal, e.session, e.trace, e.server, e.tool, e.tier, e.rule, e.scope,
@@ -22,7 +22,7 @@ const (
 	  e.state, e.owner, e.lease_until, e.timeout_at,
 	  t.ordinal, t.attempt, t.state, t.at, t.owner, t.lease_until, t.timeout_at,
 	  t.by, t.reason, t.continuation, COALESCE(a.answer_kind, t.answer_kind), COALESCE(a.is_error, t.is_error),
-	  COALESCE(a.answer, t.answer), o.until, d.at, t.begun`
+	  COALESCE(a.answer, t.answer), o.until, d.at, t.begun, p.document, p.edited`
 	recordTables = `
 	LEFT JOIN LATERAL (
 	  SELECT * FROM undolog.transition WHERE effect = e.id ORDER BY ordinal DESC LIMIT 1) t ON true
@@ -32,7 +32,12 @@ const (
 	  ORDER BY ordinal DESC
 	  LIMIT 1) a ON true
 	LEFT JOIN undolog.owner o ON o.id = COALESCE(t.owner, e.owner)
-	LEFT JOIN undolog.delivery d ON d.effect = e.id`
+	LEFT JOIN undolog.delivery d ON d.effect = e.id
+	LEFT JOIN LATERAL (
+	  SELECT until, approved, document, edited FROM undolog.approval
+	  WHERE effect = e.id AND attempt = COALESCE(t.attempt, 1)
+	  ORDER BY ordinal DESC
+	  LIMIT 1) p ON true`
 	selectRecord = `
 	SELECT ` + recordColumns + `
 	FROM undolog.effect e` + recordTables
@@ -62,6 +67,7 @@ func scanRecord(rows pgx.Rows, more ...any) (found, error) {
 		id, begun             pgtype.UUID
 		signature, window     []byte
 		args, complete        []byte
+		document, edited      []byte
 		created               time.Time
 		leaseUntil, timeoutAt pgtype.Timestamptz
 		ownerUntil            pgtype.Timestamptz
@@ -74,7 +80,7 @@ func scanRecord(rows pgx.Rows, more ...any) (found, error) {
 		(*string)(&r.State), &r.Owner, &leaseUntil, &timeoutAt,
 		&m.ordinal, &m.attempt, &m.state, &m.at, &m.owner, &m.leaseUntil, &m.timeoutAt,
 		&m.by, &m.reason, &m.continuation, &m.answerKind, &m.isError, &m.answer,
-		&ownerUntil, &m.delivered, &begun,
+		&ownerUntil, &m.delivered, &begun, &document, &edited,
 	}, more...)
 	if err := rows.Scan(into...); err != nil {
 		return found{}, fmt.Errorf("scan effect: %w", err)
@@ -88,6 +94,10 @@ func scanRecord(rows pgx.Rows, more ...any) (found, error) {
 	r.LeaseUntil, r.TimeoutAt = fromTimestamp(leaseUntil), fromTimestamp(timeoutAt)
 	r.OwnerUntil = fromTimestamp(ownerUntil)
 	m.apply(&r)
+	var err error
+	if r.Approval, err = readApproval(document, edited); err != nil {
+		return found{}, fmt.Errorf("read effect %s: %w", r.ID, err)
+	}
 	r.Answer = store.Unpruned(r.Answer, r.ChangedAt)
 	untextRecord(&r)
 	if !m.ordinal.Valid {

@@ -73,7 +73,7 @@ func TestTenants_WithoutATenantNothingIsSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn := connect(t, db.URL)
-	tables := []string{"effect", "transition", "delivery", "event", "tool"}
+	tables := []string{"effect", "transition", "delivery", "event", "tool", "approval", "standing_grant", "revocation", "spend", "open_move", "mark"}
 	sees := func() (n int) {
 		t.Helper()
 		for _, table := range tables {

@@ -32,7 +32,7 @@ func (d *Driver) LearnTool(ctx context.Context, tool *store.Tool) (changed bool,
 
 // learn reports done when the definition is the newest, and not when another one was learned meanwhile.
 func (d *Driver) learn(ctx context.Context, tool *store.Tool) (done, changed bool, err error) {
-	name := toolHash(tool)
+	name := toolHash(tool.Server, tool.Name)
 	var version int32
 	var was []byte
 	err = asTenant(ctx, d.pool, tool.Tenant, statement{
@@ -65,7 +65,7 @@ func (d *Driver) insertTool(ctx context.Context, tool *store.Tool, version int32
 	if err != nil {
 		return false, err
 	}
-	name := toolHash(tool)
+	name := toolHash(tool.Server, tool.Name)
 	err = pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
 		inserted = false
 		err := asTenant(ctx, tx, tool.Tenant, statement{
@@ -95,8 +95,8 @@ func (d *Driver) insertTool(ctx context.Context, tool *store.Tool, version int32
 }
 
 // toolHash names a tool by a key of fixed length.
-func toolHash(t *store.Tool) [32]byte {
-	return sha256.Sum256(fmt.Appendf(nil, "%d:%s%s", len(t.Server), t.Server, t.Name))
+func toolHash(server, name string) [32]byte {
+	return sha256.Sum256(fmt.Appendf(nil, "%d:%s%s", len(server), server, name))
 }
 
 // Tools implements store.Driver, in the order of their names.
