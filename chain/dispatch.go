@@ -20,6 +20,9 @@ func (o *operation) dispatch(ctx context.Context, up Upstream, d Dispatch) (a An
 	if ctx.Err() != nil {
 		return o.settleUnsent(ctx, fmt.Errorf("the caller left before the dispatch: %w", context.Cause(ctx))), false
 	}
+	if len(d.Headers) > 0 {
+		ctx = context.WithValue(ctx, headersKey{}, d.Headers)
+	}
 	if !d.Detach && d.TimeoutMs <= 0 {
 		a := contain(ctx, up, o.exchange.Params)
 		o.end(ctx, a)

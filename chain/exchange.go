@@ -80,6 +80,18 @@ type Dispatch struct {
 	// TimeoutMs is how long an answer is awaited before the dispatch counts as lost. A later answer is
 	// still settled. Zero: no limit.
 	TimeoutMs int64 `json:"timeoutMs,omitempty"`
+	// Headers go out beside the params, where the target is reached by HTTP: the Upstream reads them by
+	// Headers. They MUST NOT be those of the protocol.
+	Headers map[string]string `json:"headers,omitempty"`
+}
+
+type headersKey struct{}
+
+// Headers returns what the request phase left in Dispatch.Headers. ctx is an Upstream's; the map MUST NOT be
+// changed.
+func Headers(ctx context.Context) map[string]string {
+	h, _ := ctx.Value(headersKey{}).(map[string]string)
+	return h
 }
 
 // Verdict says how an operation went through the chain, for the Outcome observer.

@@ -210,7 +210,7 @@ func (r *run) checkEcho(ctx context.Context, e *entry, res *interceptors.Result)
 }
 
 // direct takes the dispatch directive of a trusted entry of the request phase: any of them may detach,
-// the shortest timeout counts.
+// the shortest timeout counts, and of a header the last.
 func (r *run) direct(e *entry, o *outcome) {
 	if o.result == nil || !e.trusted || e.audit() || r.params.Phase != interceptors.PhaseRequest ||
 		!bytes.Contains(o.result.Info, []byte(DispatchKey)) {
@@ -224,6 +224,14 @@ func (r *run) direct(e *entry, o *outcome) {
 	d.Detach = d.Detach || own.Detach
 	if ms := own.TimeoutMs; ms > 0 && (d.TimeoutMs == 0 || ms < d.TimeoutMs) {
 		d.TimeoutMs = ms
+	}
+	if len(own.Headers) > 0 {
+		all := maps.Clone(d.Headers)
+		if all == nil {
+			all = make(map[string]string, len(own.Headers))
+		}
+		maps.Copy(all, own.Headers)
+		d.Headers = all
 	}
 }
 

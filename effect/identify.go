@@ -132,7 +132,11 @@ func (c *Contract) argumentKey(arguments []byte) (name, key string, err error) {
 	case c.NoKeyArgument:
 		return "", "", nil
 	case c.KeyArgument != "":
-		return c.namedKey(arguments)
+		return namedKey(arguments, c.KeyArgument)
+	case c.Inject.Into == InjectArgument: // the caller's own key stands where the target looks for it
+		if name, key, err := namedKey(arguments, c.Inject.Name); key != "" || err != nil {
+			return name, key, err
+		}
 	}
 	if !hasString(arguments, keyArgumentsBegin) {
 		return "", "", nil
@@ -146,8 +150,7 @@ func (c *Contract) argumentKey(arguments []byte) (name, key string, err error) {
 }
 
 // namedKey reads the argument that the policy named: a string, or nothing.
-func (c *Contract) namedKey(arguments []byte) (name, key string, err error) {
-	name = c.KeyArgument
+func namedKey(arguments []byte, name string) (_, key string, err error) {
 	value := member(arguments, name)
 	if value == nil || value.Kind() == 'n' {
 		return name, "", nil
@@ -168,6 +171,9 @@ func (c *Contract) identityArguments(complete []byte, keyName string) []byte {
 	arguments := complete
 	if keyName != "" {
 		arguments = newSelection([]string{pointerTo(keyName)}).without(arguments)
+	}
+	if ours := c.Inject; ours.Into == InjectArgument && ours.Name != keyName {
+		arguments = newSelection([]string{pointerTo(ours.Name)}).without(arguments)
 	}
 	switch {
 	case len(c.Identity) > 0:

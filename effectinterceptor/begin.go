@@ -2,6 +2,7 @@ package effectinterceptor
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -123,7 +124,12 @@ func (i *Interceptors) execute(ctx context.Context, in *interceptors.Invocation,
 	out := newInfo(outcomeExecute, o.identity, begun.Record)
 	out.Attempt = begun.Claim.Attempt
 	i.await(in, o)
-	return &interceptors.Change{Payload: c.stamp(begun.Claim, key), Info: out.dispatched(o.contract), Certain: true}, nil
+	payload, err := inject(c.stamp(begun.Claim, key), o.contract.Inject, key)
+	if err != nil {
+		i.settle(ctx, o, effect.Outcome{Kind: effect.OutcomeUnsent, Reason: "the idempotency key cannot be put into the call"})
+		return nil, fmt.Errorf("put the key of %s into the call: %w", begun.Claim.Effect, err)
+	}
+	return &interceptors.Change{Payload: payload, Info: out.dispatched(o.contract, key), Certain: true}, nil
 }
 
 // noteVerdict notes what else the log decided on a call that runs: that a standing grant stood for an

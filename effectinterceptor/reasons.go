@@ -145,11 +145,15 @@ func (i *info) wrapped() json.RawMessage {
 }
 
 // dispatched is wrapped with how the contract wants the call to be dispatched beside it, where an engine
-// finds it soon.
-func (i *info) dispatched(c *effect.Contract) json.RawMessage {
+// finds it soon. key is what the target may know another attempt by.
+func (i *info) dispatched(c *effect.Contract, key string) json.RawMessage {
 	out := append(make([]byte, 0, infoRoom), `{"`+dispatchInfo+`":{"detach":`...)
 	out = strconv.AppendBool(out, c.Detach)
 	out = appendNumber(out, "timeoutMs", clampMs(c.Timeout))
+	if c.Inject.Into == effect.InjectHeader {
+		out = append(appendQuoted(append(appendName(out, "headers"), '{'), c.Inject.Name), ':')
+		out = append(appendQuoted(out, key), '}')
+	}
 	out = append(out, `},"`+effectMeta+`":`...)
 	return append(i.appendTo(out), '}')
 }

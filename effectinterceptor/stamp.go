@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/internal/splice"
 )
 
 // stamp returns the params that go to the target: marked with the effect and attempt, and with the key
@@ -25,6 +26,17 @@ func (c *toolCall) stamp(claim *effect.Claim, key string) json.RawMessage {
 	out = strconv.AppendInt(out, int64(claim.Attempt), 10)
 	out = append(out, `},"`+targetKey+`":`...)
 	return c.closeMeta(appendQuoted(out, key))
+}
+
+// inject puts the target's key where its contract wants it as well. A header is the engine's to send.
+func inject(params json.RawMessage, in effect.Inject, key string) (json.RawMessage, error) {
+	switch in.Into {
+	case effect.InjectArgument:
+		return splice.Set(params, splice.Quote(key), "arguments", in.Name)
+	case effect.InjectMeta:
+		return splice.Set(params, splice.Quote(key), "_meta", in.Name)
+	}
+	return params, nil
 }
 
 // strip returns the params without what the client put under our prefix, for a call that is not claimed.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode"
 
 	"github.com/undolog/undolog/internal/splice"
 )
@@ -46,6 +47,20 @@ const (
 
 	codeHeaderMismatch = -32020
 )
+
+// mayAdd reports whether an interceptor may set a header: it must not be one by which the request is framed,
+// read or authorized, and it must be one that HTTP can carry.
+func mayAdd(name, value string) bool {
+	if !isToken(name) || strings.ContainsFunc(value, unicode.IsControl) {
+		return false
+	}
+	switch name = http.CanonicalHeaderKey(name); name {
+	case "Accept", "Authorization", "Connection", "Content-Length", "Content-Type", "Cookie", "Host", "Te", "Trailer",
+		"Transfer-Encoding", "Upgrade", lastEventHeader:
+		return false
+	}
+	return !strings.HasPrefix(name, "Mcp-")
+}
 
 // stringAt returns the JSON string at path; ok is false when there is none.
 func stringAt(obj []byte, path ...string) (s string, ok bool) {

@@ -227,6 +227,13 @@ func (c *httpUpstream) carry(req *http.Request, m *Message, protocol string) str
 	if key := http.Header(m.Header).Get(idempotencyHeader); key != "" {
 		req.Header.Set(idempotencyHeader, key)
 	}
+	for name, value := range m.Added {
+		if mayAdd(name, value) {
+			req.Header.Set(name, value)
+		} else {
+			c.logger.Warn("header not sent: it is the protocol's, or no header", slog.String("name", name))
+		}
+	}
 	if m.Method == methodInitialize { // it is what settles the revision
 		return ""
 	}

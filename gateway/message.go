@@ -39,6 +39,9 @@ type Message struct {
 	// stdio.
 	Header map[string][]string
 
+	// Added are headers that an interceptor wants an HTTP upstream to be sent with the message.
+	Added map[string]string
+
 	// Where the members stand in Raw; zero when absent.
 	id, params, result span
 }
