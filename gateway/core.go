@@ -201,6 +201,10 @@ func (c *core) dispatch(ctx context.Context, g *governed, params json.RawMessage
 	c.open.add()
 	defer c.open.done()
 	out := g.outgoing(params)
+	if added := chain.Headers(ctx); added != nil {
+		with := *out
+		with.Added, out = added, &with
+	}
 	g.turn.wait(ctx)
 	ends, written, err := c.link.start(ctx, out)
 	g.turn.leave()
