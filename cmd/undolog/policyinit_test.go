@@ -21,7 +21,10 @@ func TestStartingPolicy_NamesEveryTool(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v\n%s", err, file)
 			}
-			c := policy.Contract(name+"-0a1b2c3d", name, nil, false)
+			c, err := policy.For(&effect.Call{Server: name + "-0a1b2c3d", Tool: name}, false)
+			if err != nil {
+				t.Fatal(err)
+			}
 			if c.Tier != effect.TierIdempotent || strings.Contains(c.Source, "no rule") {
 				t.Errorf("tier %s by %s, want the rule's\n%s", c.Tier, c.Source, file)
 			}

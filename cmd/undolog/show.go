@@ -127,7 +127,7 @@ func printApproval(w io.Writer, p palette, r *effect.Record, now time.Time) erro
 	a := r.Approval
 	fmt.Fprintf(w, "\n%s\n", p.bold("approval"))
 	rows := [][]string{
-		{"request", a.ID + ", " + approvalWord(a)},
+		{"request", a.ID + ", " + requestWord(r, now)},
 		{"why", printable(a.Why)},
 		{"decide until", localTime(a.DecideUntil)},
 		{"approvers", printable(strings.Join(a.Approvers, ", "))},
@@ -146,6 +146,19 @@ func printApproval(w io.Writer, p palette, r *effect.Record, now time.Time) erro
 		fmt.Fprintf(w, "\n%s\n%s\n", p.bold("arguments as edited, which are sent"), printable(string(a.Arguments)))
 	}
 	return nil
+}
+
+// requestWord says how a request stands, or how it ended.
+func requestWord(r *effect.Record, now time.Time) string {
+	switch state := r.StateAt(now); {
+	case state == effect.StateAwaitingApproval:
+		return approvalWord(r.Approval)
+	case state == effect.StateDenied, state == effect.StateExpired, state == effect.StateVoid:
+		return string(state)
+	case r.Approval.IsApproved():
+		return "approved, used"
+	}
+	return "not needed any more"
 }
 
 func reasonOf(reason string) string {

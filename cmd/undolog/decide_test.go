@@ -1,0 +1,181 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/store"
+	"github.com/undolog/undolog/store/sqlite"
+)
+
+// asked leaves a log in which calls of refund wait for approval, one for each amount, and returns their ids.
+func asked(t *testing.T, db string, amounts ...string) (ids []string) {
+	t.Helper()
+	withStore(t, db, func(log *store.Log) {
+		for _, amount := range amounts {
+			begun := beginRefund(t, log, amount)
+			if begun.Verdict.Action != effect.ActRequest {
+				t.Fatalf("Begin of %s = %s, want a request", amount, begun.Verdict.Action)
+			}
+			ids = append(ids, begun.Record.ID)
+		}
+	})
+	return ids
+}
+
+func beginRefund(t *testing.T, log *store.Log, amount string) *store.Begun {
+	t.Helper()
+	contract := effect.DefaultContract(nil, false)
+	contract.Approve = true
+	contract.Asking = effect.Asking{Quorum: 1, DecideFor: time.Hour, UseFor: time.Hour}
+	call := &effect.Call{Principal: "agent:ada", Server: "bank", Tool: "refund", Arguments: json.RawMessage(`{"amount":` + amount + `}`)}
+	id, err := contract.Identify(call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun, err := log.Begin(t.Context(), &store.BeginParams{Call: call, Identity: id, Contract: contract})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return begun
+}
+
+func withStore(t *testing.T, db string, f func(log *store.Log)) {
+	t.Helper()
+	driver, err := sqlite.Open(t.Context(), db, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := store.Open(driver, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f(log)
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// step is a command line, its exit code, and what it says.
+type step struct {
+	args []string
+	code int
+	want string
+}
+
+func doSteps(t *testing.T, db string, steps ...step) {
+	t.Helper()
+	for _, s := range steps {
+		out, code := said(t, append([]string{"--db", db}, s.args...)...)
+		if code != s.code || !strings.Contains(out, s.want) {
+			t.Errorf("undolog %s: exit code %d, want %d; said %q, want in it %q", strings.Join(s.args, " "), code, s.code, out, s.want)
+		}
+	}
+}
+
+func TestDecide_secondSayIsToldOfTheFirst(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "log.db")
+	id := asked(t, db, "10")[0]
+	doSteps(t, db,
+		step{[]string{"approvals"}, exitOK, id},
+		step{[]string{"approve", id, "--by", "agent:ada"}, exitFailed, "user:NAME"},
+		step{[]string{"approve", id, "--by", "user:bob"}, exitOK, "runs, once, until"},
+		step{[]string{"approve", id, "--by", "user:eve"}, exitOK, "already approved by user:bob at"},
+		step{[]string{"deny", id, "--by", "user:eve", "--reason", "no"}, exitConflict, "already approved by user:bob at"},
+		step{[]string{"withdraw", id, "--by", "user:bob", "--reason", "wrong one"}, exitOK, "withdrawn"},
+		step{[]string{"approvals"}, exitOK, "nothing waits"},
+		step{[]string{"show", id}, exitOK, "wrong one"},
+		step{[]string{"reopen", id, "--reason", "right after all"}, exitOK, "decided again until"},
+		step{[]string{"extend", id, "--for", "48h"}, exitOK, "can be decided until"},
+	)
+}
+
+func TestDecide_aDenialSaysWhy(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "log.db")
+	id := asked(t, db, "10")[0]
+	doSteps(t, db,
+		step{[]string{"deny", id}, exitFailed, "a reason is missing"},
+		step{[]string{"deny", id, "--reason", "wrong account"}, exitOK, "is denied"},
+		step{[]string{"approve", id}, exitConflict, "already denied by"},
+		step{[]string{"approve", missing}, exitNotFound, `"undolog log"`},
+	)
+}
+
+// Several calls are decided on as they were looked at: one that was edited meanwhile is left out.
+func TestDecide_manyAtOnceNeedTheirDigests(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "log.db")
+	ids := asked(t, db, "10", "20", "30")
+	doSteps(t, db, step{[]string{"approve", ids[0], ids[1]}, exitUsage, "ID=DIGEST"})
+	listed, _ := said(t, "--db", db, "approvals", "--digests")
+	smaller := filepath.Join(t.TempDir(), "smaller.json")
+	writeFile(t, smaller, `{"amount":5}`)
+	doSteps(t, db, step{[]string{"edit", ids[1], "--arguments", smaller, "--reason", "half"}, exitOK, "needs approval as it is"})
+	out, code := said(t, append([]string{"--db", db, "approve"}, strings.Fields(listed)...)...)
+	if code == exitOK || strings.Count(out, "is approved") != 2 || !strings.Contains(out, "look at it again") {
+		t.Errorf("approve of a list with a call that was edited since: exit code %d, said %q", code, out)
+	}
+}
+
+func TestEdit_sendsWhatAPersonWrote(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "log.db")
+	id := asked(t, db, "100")[0]
+	file := filepath.Join(t.TempDir(), "arguments.json")
+	writeFile(t, file, `{"amount": 40}`)
+	doSteps(t, db,
+		step{[]string{"edit", id, "--arguments", file}, exitFailed, "a reason is missing"},
+		step{[]string{"edit", id, "--arguments", filepath.Join(t.TempDir(), "none"), "--reason", "r"}, exitFailed, "no such file"},
+		step{[]string{"edit", id, "--arguments", file, "--reason", "at most 40", "--approve"}, exitOK, "runs, once"},
+		step{[]string{"show", id}, exitOK, `{"amount":40}`},
+	)
+	withStore(t, db, func(log *store.Log) {
+		begun := beginRefund(t, log, "100")
+		if begun.Claim == nil || string(begun.Record.Executed()) != `{"amount":40}` {
+			t.Errorf("Begin of the edited call = %+v with %s, want a claim with the edited arguments", begun.Verdict, begun.Record.Executed())
+		}
+	})
+}
+
+func TestGrant_standsForApprovals(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "log.db")
+	id := asked(t, db, "10")[0]
+	doSteps(t, db,
+		step{[]string{"grant", "give", "--effect", id}, exitUsage, "--reason"},
+		step{[]string{"grant", "give", "--server", "bank", "--tool", "refund", "--where", "args.amount <", "--reason", "r"}, exitFailed, "args.amount <"},
+		step{[]string{"grant", "give", "--server", "bank", "--tool", "refund", "--where", "args.amount <= 20", "--reason", "shift"}, exitOK, "where args.amount <= 20"},
+		step{[]string{"grant", "list"}, exitOK, "args.amount <= 20"},
+	)
+	begins := func(amount string, want effect.Action) {
+		t.Helper()
+		withStore(t, db, func(log *store.Log) {
+			if got := beginRefund(t, log, amount).Verdict.Action; got != want {
+				t.Errorf("Begin of %s = %s, want %s", amount, got, want)
+			}
+		})
+	}
+	begins("15", effect.ActInsert)
+	begins("25", effect.ActRequest)
+	out, _ := said(t, "--db", db, "grant", "list", "--json")
+	var g grantJSON
+	if err := json.Unmarshal([]byte(out), &g); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	doSteps(t, db,
+		step{[]string{"grant", "revoke", g.ID}, exitOK, "need approval again"},
+		step{[]string{"grant", "revoke", g.ID}, exitOK, "was revoked before, by"},
+		step{[]string{"grant", "revoke", missing}, exitNotFound, "grant list --all"},
+		step{[]string{"grant", "list"}, exitOK, "no standing grant"},
+	)
+	begins("16", effect.ActRequest)
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
