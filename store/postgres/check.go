@@ -18,17 +18,17 @@ var errUnbound = errors.New("row-level security does not bind the role")
 // tenants.
 func (d *Driver) checkServer(ctx context.Context) error {
 	var (
-		role, database, encoding, isolation, commit, fsync string
-		superuser, bypasses                                bool
+		role, database, isolation, commit, fsync string
+		superuser, bypasses, reads               bool
 	)
 	err := d.retry(ctx, func(ctx context.Context) error {
 		return d.pool.QueryRow(ctx, `
 			SELECT quote_ident(current_user), quote_ident(current_database()), r.rolsuper, r.rolbypassrls,
-			       current_setting('server_encoding'), current_setting('default_transaction_isolation'),
-			       current_setting('synchronous_commit'), current_setting('fsync')
+			       current_setting('default_transaction_isolation'), current_setting('synchronous_commit'), current_setting('fsync'),
+			       current_setting('default_transaction_read_only')::boolean AND NOT pg_is_in_recovery()
 			FROM pg_roles r
 			WHERE r.rolname = current_user`).
-			Scan(&role, &database, &superuser, &bypasses, &encoding, &isolation, &commit, &fsync)
+			Scan(&role, &database, &superuser, &bypasses, &isolation, &commit, &fsync, &reads)
 	})
 	switch {
 	case err != nil:
@@ -37,8 +37,8 @@ func (d *Driver) checkServer(ctx context.Context) error {
 		return fmt.Errorf("%w: %s is a superuser; make one that is none and use it: CREATE ROLE undolog LOGIN PASSWORD '…'; ALTER DATABASE %s OWNER TO undolog", errUnbound, role, database)
 	case bypasses:
 		return fmt.Errorf("%w: %s may bypass it; as a superuser run: ALTER ROLE %s NOBYPASSRLS", errUnbound, role, role)
-	case encoding != "UTF8":
-		return fmt.Errorf("the database's encoding is %s: create one with ENCODING 'UTF8'", encoding)
+	case reads:
+		return fmt.Errorf("default_transaction_read_only is on: the log is written to; run: ALTER ROLE %s SET default_transaction_read_only = off", role)
 	case isolation != "read committed":
 		return fmt.Errorf("default_transaction_isolation is %q, and the log needs 'read committed'; run: ALTER ROLE %s SET default_transaction_isolation = 'read committed'", isolation, role)
 	case commit == "off":
@@ -48,6 +48,36 @@ func (d *Driver) checkServer(ctx context.Context) error {
 		d.logger.Warn("fsync is off: a crash of the server can lose the log", slog.String("database", database))
 	}
 	return nil
+}
+
+// checkRights refuses a role that would find out with its first call what it may not do. What only pruning needs
+// is not asked for.
+func (d *Driver) checkRights(ctx context.Context) error {
+	var missing []string
+	err := d.retry(ctx, func(ctx context.Context) error {
+		rows, err := d.pool.Query(ctx, `
+			SELECT r.name || ' ON undolog.' || t.name
+			FROM (VALUES
+			  ('tenant', '{SELECT,INSERT}'::text[]), ('effect', '{SELECT,INSERT}'), ('transition', '{SELECT,INSERT}'),
+			  ('event', '{SELECT,INSERT}'), ('tool', '{SELECT,INSERT}'), ('approval', '{SELECT,INSERT}'),
+			  ('standing_grant', '{SELECT,INSERT}'), ('revocation', '{SELECT,INSERT}'),
+			  ('delivery', '{SELECT,INSERT,UPDATE,DELETE}'), ('spend', '{SELECT,INSERT,UPDATE}'),
+			  ('open_move', '{SELECT,INSERT,DELETE}'), ('mark', '{SELECT,INSERT,UPDATE}'),
+			  ('owner', '{SELECT,INSERT,UPDATE,DELETE}')) AS t(name, rights)
+			CROSS JOIN LATERAL unnest(t.rights) AS r(name)
+			WHERE NOT CASE WHEN r.name = 'DELETE' THEN has_table_privilege('undolog.' || t.name, r.name)
+			          ELSE has_any_column_privilege('undolog.' || t.name, r.name) END
+			ORDER BY t.name, r.name`)
+		if err != nil {
+			return err
+		}
+		missing, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: it lacks %s", errRights, strings.Join(missing, ", "))
 }
 
 // checkPolicies refuses tables whose policies do not hold for everybody.

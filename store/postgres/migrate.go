@@ -91,6 +91,9 @@ func migrate(ctx context.Context, db *sql.DB) (err error) {
 	case version == schemaVersion:
 		return nil
 	}
+	if err := checkEncoding(ctx, db); err != nil {
+		return err
+	}
 	// Not IF NOT EXISTS alone: who may not create schemas may still use one that was made for it.
 	if _, err := db.ExecContext(ctx, `
 		DO $$ BEGIN
@@ -106,6 +109,18 @@ func migrate(ctx context.Context, db *sql.DB) (err error) {
 	}
 	_, err = provider.Up(ctx)
 	return err
+}
+
+// checkEncoding refuses a database that cannot hold every text.
+func checkEncoding(ctx context.Context, db *sql.DB) error {
+	var encoding string
+	if err := db.QueryRowContext(ctx, `SELECT current_setting('server_encoding')`).Scan(&encoding); err != nil {
+		return err
+	}
+	if encoding != "UTF8" {
+		return fmt.Errorf("the database's encoding is %s: create one with ENCODING 'UTF8'", encoding)
+	}
+	return nil
 }
 
 func newProvider(db *sql.DB) (*goose.Provider, error) {

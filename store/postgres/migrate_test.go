@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"errors"
+	"net/url"
 	"sync"
 	"testing"
 
@@ -56,6 +57,26 @@ func TestMigrate(t *testing.T) {
 			t.Fatalf("Open = %v, want ErrSchema", err)
 		}
 		assertContains(t, err.Error(), "undolog migrate up")
+	})
+	t.Run("a database that cannot hold every text is refused before anything is made", func(t *testing.T) {
+		db := pgtest.New(t)
+		admin := connect(t, db.AdminURL)
+		latin := db.Name + "_latin"
+		execute(t, admin, `CREATE DATABASE `+latin+` OWNER `+db.Name+` TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'`)
+		defer execute(t, admin, `DROP DATABASE `+latin+` WITH (FORCE)`)
+		u, err := url.Parse(db.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.Path = "/" + latin
+		err = postgres.Migrate(t.Context(), u.String())
+		if err == nil {
+			t.Fatal("Migrate took it")
+		}
+		assertContains(t, err.Error(), "ENCODING 'UTF8'")
+		if steps, err := postgres.Status(t.Context(), u.String()); err != nil || steps[0].Applied {
+			t.Errorf("Status = %+v, %v", steps, err)
+		}
 	})
 	t.Run("a newer schema is used unless it says no", func(t *testing.T) {
 		db := pgtest.New(t)

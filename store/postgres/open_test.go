@@ -29,6 +29,17 @@ func TestOpen(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a role is told which rights it lacks", func(t *testing.T) {
+		db := pgtest.New(t)
+		open(t, db.URL, nil)
+		execute(t, connect(t, db.URL), `REVOKE INSERT ON undolog.approval, undolog.spend FROM `+db.Name)
+		_, err := postgres.Open(t.Context(), db.URL, nil)
+		if err == nil {
+			t.Fatal("Open took it")
+		}
+		assertContains(t, err.Error(), "INSERT ON undolog.approval, INSERT ON undolog.spend")
+		assertContains(t, err.Error(), "docs/postgres.md")
+	})
 	t.Run("a role without rights is told so once", func(t *testing.T) {
 		db := pgtest.New(t)
 		open(t, db.URL, nil)

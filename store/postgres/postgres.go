@@ -98,6 +98,9 @@ func (d *Driver) prepare(ctx context.Context, url string, noMigrate bool) error 
 	if err := d.checkSchema(ctx, url, noMigrate); err != nil {
 		return err
 	}
+	if err := d.checkRights(ctx); err != nil {
+		return err
+	}
 	if err := d.checkPolicies(ctx); err != nil {
 		return err
 	}

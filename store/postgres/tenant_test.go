@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -68,10 +69,7 @@ func TestTenants_InterleavedOnFewConnections(t *testing.T) {
 func TestTenants_WithoutATenantNothingIsSeen(t *testing.T) {
 	db := pgtest.New(t)
 	d := open(t, db.URL, nil)
-	claim := claimed(t, d, keyed(t, "default", "k"))
-	if _, err := d.Append(t.Context(), "default", commit(claim)); err != nil {
-		t.Fatal(err)
-	}
+	claim := writesEverything(t, d)
 	conn := connect(t, db.URL)
 	tables := []string{"effect", "transition", "delivery", "event", "tool", "approval", "standing_grant", "revocation", "spend", "open_move", "mark"}
 	sees := func() (n int) {
@@ -88,12 +86,14 @@ func TestTenants_WithoutATenantNothingIsSeen(t *testing.T) {
 	if n := sees(); n != 0 {
 		t.Errorf("%d rows are seen without a tenant", n)
 	}
-	var b pgx.Batch
-	b.Queue(`SELECT set_config('undolog.tenant', 'default', true)`)
-	var rows int
-	b.Queue(`SELECT count(*) FROM undolog.effect`).QueryRow(func(row pgx.Row) error { return row.Scan(&rows) })
-	if err := conn.SendBatch(t.Context(), &b).Close(); err != nil || rows != 1 {
-		t.Fatalf("%d rows as the tenant, %v", rows, err)
+	for _, table := range tables {
+		var b pgx.Batch
+		b.Queue(`SELECT set_config('undolog.tenant', 'default', true)`)
+		var rows int
+		b.Queue(`SELECT count(*) FROM undolog.` + table).QueryRow(func(row pgx.Row) error { return row.Scan(&rows) })
+		if err := conn.SendBatch(t.Context(), &b).Close(); err != nil || rows == 0 {
+			t.Errorf("%d rows of %s as the tenant, %v", rows, table, err)
+		}
 	}
 	if n := sees(); n != 0 { // the setting is '' now
 		t.Errorf("%d rows are seen after the tenant's transaction", n)
@@ -107,6 +107,42 @@ func TestTenants_WithoutATenantNothingIsSeen(t *testing.T) {
 	if n := sees(); n != 0 {
 		t.Errorf("%d rows of another tenant are seen", n)
 	}
+}
+
+// writesEverything leaves rows of the default tenant in every table, and returns a claim that was settled.
+func writesEverything(t *testing.T, d *postgres.Driver) *effect.Claim {
+	t.Helper()
+	edited := approvalOf(t, requested(t, d, under(t, asking(), "asked")))
+	edited.Approval.Arguments = []byte(`{"key":"edited"}`)
+	if _, err := d.Append(t.Context(), "default", edited); err != nil {
+		t.Fatal(err)
+	}
+	grant := &effect.Grant{ID: newID(t), Tenant: "default", Kind: effect.GrantTool, Server: "payments", Tool: "charge", By: "user:u"}
+	if err := d.Grant(t.Context(), grant); err != nil {
+		t.Fatal(err)
+	}
+	claimed(t, d, under(t, asking(), "granted"))
+	if _, done, err := d.Revoke(t.Context(), "default", grant.ID, "user:u", "over"); err != nil || !done {
+		t.Fatalf("Revoke = %v, %v", done, err)
+	}
+	claim := claimed(t, d, under(t, asking(limited), "limited"))
+	if _, err := d.Append(t.Context(), "default", commit(claim)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Write(t.Context(), &store.Notes{
+		Deliveries: []store.Delivery{{Tenant: "default", Effect: claim.Effect, At: time.Now()}},
+		Events:     []effect.Event{{Tenant: "default", Kind: "k"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.LearnTool(t.Context(), &store.Tool{Tenant: "default", Server: "payments", Name: "charge", Definition: []byte(`{}`)}); err != nil {
+		t.Fatal(err)
+	}
+	fillBeyondMark(t, d, "default")
+	if _, err := d.Effects(t.Context(), &store.Filter{Tenant: "default", Open: true}); err != nil {
+		t.Fatal(err)
+	}
+	return claim
 }
 
 func TestOpen_RefusesRolesThatPoliciesDoNotBind(t *testing.T) {
@@ -138,6 +174,11 @@ func TestOpen_RefusesRolesThatPoliciesDoNotBind(t *testing.T) {
 		refused(t, db.URL, "SET synchronous_commit = on")
 		execute(t, admin, `ALTER ROLE `+db.Name+` RESET synchronous_commit`)
 	})
+	t.Run("one that only reads", func(t *testing.T) {
+		execute(t, admin, `ALTER ROLE `+db.Name+` SET default_transaction_read_only = on`)
+		refused(t, db.URL, "SET default_transaction_read_only = off")
+		execute(t, admin, `ALTER ROLE `+db.Name+` RESET default_transaction_read_only`)
+	})
 	t.Run("another isolation", func(t *testing.T) {
 		execute(t, admin, `ALTER ROLE `+db.Name+` SET default_transaction_isolation = 'serializable'`)
 		refused(t, db.URL, "SET default_transaction_isolation = 'read committed'")
@@ -149,10 +190,7 @@ func TestOpen_RefusesRolesThatPoliciesDoNotBind(t *testing.T) {
 func TestSchema_RowsAreFinal(t *testing.T) {
 	db := pgtest.New(t)
 	d := open(t, db.URL, nil)
-	claim := claimed(t, d, keyed(t, "default", "k"))
-	if _, err := d.Append(t.Context(), "default", commit(claim)); err != nil {
-		t.Fatal(err)
-	}
+	claim := writesEverything(t, d)
 	conn := connect(t, db.URL)
 	execute(t, conn, `SELECT set_config('undolog.tenant', 'default', false)`)
 	for _, sql := range []string{
@@ -160,6 +198,10 @@ func TestSchema_RowsAreFinal(t *testing.T) {
 		`UPDATE undolog.effect SET arguments = 'x'`,
 		`UPDATE undolog.transition SET state = 'failed'`,
 		`UPDATE undolog.transition SET answer = 'x'`,
+		`UPDATE undolog.approval SET document = '{}'`,
+		`UPDATE undolog.approval SET edited = 'x'`,
+		`UPDATE undolog.standing_grant SET expires_at = NULL`,
+		`UPDATE undolog.revocation SET at = now()`,
 	} {
 		if _, err := conn.Exec(t.Context(), sql); err == nil {
 			t.Errorf("%s: it was done", sql)

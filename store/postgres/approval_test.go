@@ -1,0 +1,169 @@
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/internal/pgtest"
+	"github.com/undolog/undolog/store"
+	"github.com/undolog/undolog/store/postgres"
+)
+
+// asking is a contract under which a person is asked, changed as a test wants it.
+func asking(changes ...func(*effect.Contract)) *effect.Contract {
+	c := *irreversible
+	c.Approve, c.Asking = true, effect.Asking{Quorum: 1, DecideFor: 24 * time.Hour, UseFor: time.Hour}
+	for _, change := range changes {
+		change(&c)
+	}
+	return &c
+}
+
+func limited(c *effect.Contract) {
+	c.Approve = false
+	c.Limits = []effect.Limit{{Name: "calls", Per: effect.PerTenant, Max: 1_000_000 * effect.Unit}}
+}
+
+// under is a call as keyed makes it, under another contract.
+func under(t *testing.T, c *effect.Contract, key string) *store.Begin {
+	t.Helper()
+	p := beginOf(t, keyed(t, "default", key).Call, c)
+	spends, err := c.Spends(p.Call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Spends, p.Request = spends, store.Request{ID: newID(t), Handle: uuid.NewString()}
+	return p
+}
+
+func requested(t *testing.T, d *postgres.Driver, p *store.Begin) *effect.Record {
+	t.Helper()
+	begun, err := d.Begin(t.Context(), p)
+	if err != nil || begun.Verdict.Action != effect.ActRequest {
+		t.Fatalf("Begin = %+v, %v", begun, err)
+	}
+	return begun.Record
+}
+
+// approvalOf is the move by which a person approves a request.
+func approvalOf(t *testing.T, r *effect.Record) *effect.Transition {
+	t.Helper()
+	move, err := r.Decided(&effect.Decision{Kind: effect.DecideApprove, By: "user:u", Via: "cli"}, r.ChangedAt.Add(time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return move
+}
+
+func approved(t *testing.T, d *postgres.Driver, p *store.Begin) *effect.Record {
+	t.Helper()
+	r, err := d.Append(t.Context(), "default", approvalOf(t, requested(t, d, p)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// cut cuts the driver's connection after any number of bytes of a write, either way. What prepares the i-th write
+// returns it, and what must be true whatever became of the connection.
+func cut(t *testing.T, prepare func(t *testing.T, d, direct *postgres.Driver, i int) (write, check func(t *testing.T))) {
+	db := pgtest.New(t)
+	proxy := pgtest.NewProxy(t, db.URL)
+	d := open(t, withParameter(t, proxy.URL, "pool_max_conns", "1"), nil)
+	direct := open(t, db.URL, nil)
+	for name, way := range map[string]pgtest.Direction{"to the server": pgtest.ToServer, "to the client": pgtest.ToClient} {
+		t.Run(name, func(t *testing.T) {
+			n := int(way) * 100_000
+			write, _ := prepare(t, d, direct, n)
+			write(t) // meets the tenant, beats, prepares
+			write, _ = prepare(t, d, direct, n+1)
+			length := passed(proxy, way, func() { write(t) })
+			for at := 0; at <= length; at += stride() {
+				write, check := prepare(t, d, direct, n+2+at)
+				proxy.CutAfter(way, int64(at))
+				write(t)
+				proxy.Disarm()
+				if check(t); t.Failed() {
+					t.Fatalf("cut at %d of %d", at, length)
+				}
+			}
+		})
+	}
+	if proxy.Cuts() == 0 {
+		t.Error("nothing was cut")
+	}
+}
+
+type step = func(t *testing.T)
+
+func TestFaults_ConnectionCutWithinARequest(t *testing.T) {
+	c := asking()
+	cut(t, func(t *testing.T, d, direct *postgres.Driver, i int) (step, step) {
+		p := under(t, c, fmt.Sprint(i))
+		return func(t *testing.T) { requested(t, d, p) }, func(t *testing.T) {
+			begun, err := direct.Begin(t.Context(), under(t, c, fmt.Sprint(i)))
+			if err != nil || begun.Verdict.Action != effect.ActAsk || begun.Record.Approval.ID != p.Request.ID || begun.Record.Ordinal != 0 {
+				t.Errorf("the same call again = %+v, %v", begun, err)
+			}
+		}
+	})
+}
+
+func TestFaults_ConnectionCutWithinADecision(t *testing.T) {
+	c := asking()
+	decide := func(t *testing.T, d *postgres.Driver, move *effect.Transition) {
+		t.Helper()
+		if r, err := d.Append(t.Context(), "default", move); err != nil || !r.Approval.IsApproved() {
+			t.Errorf("Append = %+v, %v", r, err)
+		}
+	}
+	cut(t, func(t *testing.T, d, direct *postgres.Driver, i int) (step, step) {
+		r := requested(t, direct, under(t, c, fmt.Sprint(i)))
+		move := approvalOf(t, r)
+		return func(t *testing.T) { decide(t, d, move) }, func(t *testing.T) {
+			moves, _, err := direct.History(t.Context(), "default", r.ID)
+			if err != nil || len(moves) != 2 {
+				t.Errorf("%d moves, %v", len(moves), err)
+			}
+			// The same decision again, by somebody of the same name at the same moment, is another one.
+			_, err = direct.Append(t.Context(), "default", move)
+			if _, ok := errors.AsType[*store.ConflictError](err); !ok {
+				t.Errorf("Append of another = %v, want a conflict", err)
+			}
+		}
+	})
+}
+
+func TestFaults_ConnectionCutWithinAClaim(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T, direct *postgres.Driver, i int) *store.Begin{
+		"that was approved": func(t *testing.T, direct *postgres.Driver, i int) *store.Begin {
+			approved(t, direct, under(t, asking(), fmt.Sprint(i)))
+			return under(t, asking(), fmt.Sprint(i))
+		},
+		"that takes from a limit": func(t *testing.T, direct *postgres.Driver, i int) *store.Begin {
+			return under(t, asking(limited), fmt.Sprint(i))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cut(t, func(t *testing.T, d, direct *postgres.Driver, i int) (step, step) {
+				p := prepare(t, direct, i)
+				var claim *effect.Claim
+				return func(t *testing.T) { claim = claimed(t, d, p) }, func(t *testing.T) {
+					r, err := direct.Effect(t.Context(), "default", claim.Effect)
+					if err != nil || r.Ordinal != claim.Ordinal || r.State != effect.StateClaimed {
+						t.Errorf("Effect = %+v, %v", r, err)
+					}
+					begun, err := direct.Begin(t.Context(), under(t, p.Contract, fmt.Sprint(i)))
+					if err != nil || begun.Verdict.Action != effect.ActJoin {
+						t.Errorf("the same call again = %+v, %v", begun, err)
+					}
+				}
+			})
+		})
+	}
+}
