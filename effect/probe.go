@@ -3,6 +3,7 @@ package effect
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
@@ -65,7 +66,7 @@ func (p *Probe) Arguments(call *Call) (json.RawMessage, error) {
 	if p.arguments == nil {
 		return json.RawMessage(`{}`), nil
 	}
-	v, err := newView(call)
+	v, err := newProbeView(call)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +88,7 @@ func (p *Probe) Arguments(call *Call) (json.RawMessage, error) {
 // member. For a call that was applied it returns the result to record, which is a tools/call's; nil where the
 // probe gives none. An error means that the answer cannot be judged, which says as little as ProbeUnknown.
 func (p *Probe) Verdict(call *Call, result json.RawMessage, isError bool) (ProbeVerdict, json.RawMessage, error) {
-	v, err := newView(call)
+	v, err := newProbeView(call)
 	if err != nil {
 		return ProbeUnknown, nil, err
 	}
@@ -103,6 +104,46 @@ func (p *Probe) Verdict(call *Call, result json.RawMessage, isError bool) (Probe
 		return ProbeUnknown, nil, fmt.Errorf("evaluate %q: %w", p.verdict.text, err)
 	}
 	return verdict, recorded, nil
+}
+
+// newProbeView is the view of a call as it may have been kept: what was redacted is not there, so that an
+// expression that needs it cannot be evaluated, instead of finding that nothing equals it.
+func newProbeView(call *Call) (*view, error) {
+	v, err := newView(call)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range v.args {
+		kept, ok := unredacted(value)
+		if !ok {
+			delete(v.args, name)
+			continue
+		}
+		v.args[name] = kept
+	}
+	return v, nil
+}
+
+// unredacted is a value without the members that were redacted; false when it was redacted itself. A list
+// that lacks an element is another list, so it counts as redacted as a whole.
+func unredacted(value any) (_ any, ok bool) {
+	switch value := value.(type) {
+	case string:
+		return value, !strings.Contains(value, Redacted)
+	case []any:
+		for i := range value {
+			if value[i], ok = unredacted(value[i]); !ok {
+				return nil, false
+			}
+		}
+	case map[string]any:
+		for name, member := range value {
+			if value[name], ok = unredacted(member); !ok {
+				delete(value, name)
+			}
+		}
+	}
+	return value, true
 }
 
 func readVerdict(value ref.Val) (ProbeVerdict, json.RawMessage, error) {
