@@ -98,7 +98,7 @@ func runGateway(cmd *cobra.Command, args []string, f *gatewayFlags) (err error) 
 	policy, logger := k.policy, k.logger
 	ei := effectinterceptor.New(k.log.Log, &effectinterceptor.Options{
 		Policy: policy, Trust: func(string) bool { return policy == nil }, Delivery: true,
-		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: logger,
+		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: logger, Vault: k.vault,
 	})
 	f.watchPolicy(cmd.Context(), k, ei)
 	opts, err := f.options(args, logger)

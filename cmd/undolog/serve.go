@@ -64,7 +64,7 @@ func runServe(cmd *cobra.Command, f *serveFlags) (err error) {
 	defer func() { err = errors.Join(err, k.close()) }()
 	ei := effectinterceptor.New(k.log.Log, &effectinterceptor.Options{
 		Policy: k.policy, Trust: func(string) bool { return k.policy == nil && f.trust },
-		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: k.logger,
+		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: k.logger, Vault: k.vault,
 	})
 	f.watchPolicy(cmd.Context(), k, ei)
 	host := interceptors.NewServer(&interceptors.ServerOptions{Logger: k.logger, LegacyEnvelope: !f.strict, MaxConcurrent: 256})

@@ -53,6 +53,7 @@ type kept struct {
 	log    *openedLog
 	policy *effect.Policy
 	logger *slog.Logger
+	vault  *effectinterceptor.Vault // of what the logger must not write
 	admin  *admin
 }
 
@@ -62,6 +63,8 @@ func (f *serverFlags) open(cmd *cobra.Command) (*kept, error) {
 	if err != nil {
 		return nil, err
 	}
+	vault := effectinterceptor.NewVault()
+	logger = slog.New(vault.Handler(logger.Handler()))
 	policy, err := f.loadPolicy()
 	if err != nil {
 		return nil, err
@@ -70,7 +73,7 @@ func (f *serverFlags) open(cmd *cobra.Command) (*kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &kept{log: log, policy: policy, logger: logger}
+	k := &kept{log: log, policy: policy, logger: logger, vault: vault}
 	if err := errors.Join(log.place.keepFromServers(), k.tell(cmd, f.admin)); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
