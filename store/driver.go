@@ -57,6 +57,9 @@ type Driver interface {
 	// time; it returns how many lost something. It may be many transactions.
 	Prune(ctx context.Context, before time.Time) (int64, error)
 
+	// Tenants lists the tenants that have effects, in order.
+	Tenants(ctx context.Context) ([]string, error)
+
 	// Beat renews the owner's heartbeat until now+ttl. End removes it: its open claims are in doubt at once.
 	Beat(ctx context.Context, owner string, ttl time.Duration) error
 	End(ctx context.Context, owner string) error
