@@ -21,6 +21,7 @@ import (
 	"github.com/undolog/undolog/gateway"
 	"github.com/undolog/undolog/hosts"
 	"github.com/undolog/undolog/internal/splice"
+	"github.com/undolog/undolog/reaper"
 )
 
 type gatewayFlags struct {
@@ -101,6 +102,7 @@ func runGateway(cmd *cobra.Command, args []string, f *gatewayFlags) (err error) 
 		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: logger, Vault: k.vault,
 	})
 	f.watchPolicy(cmd.Context(), k, ei)
+	defer f.reap(cmd.Context(), k, reaper.Options{})()
 	opts, err := f.options(args, logger)
 	if err != nil {
 		return err

@@ -108,7 +108,7 @@ Put "undolog gateway --" in front of the MCP server that you already use, and ch
 	root.AddCommand(
 		gatewayCommand(), serveCommand(),
 		logCommand(), showCommand(), pendingCommand(), resolveCommand(), againCommand(),
-		approvalsCommand(), approveCommand(), denyCommand(), editCommand(), extendCommand(), withdrawCommand(), reopenCommand(), grantCommand(), reportCommand(),
+		approvalsCommand(), approveCommand(), denyCommand(), editCommand(), extendCommand(), withdrawCommand(), reopenCommand(), grantCommand(), reportCommand(), reapCommand(),
 		policyCommand(), chainCommand(), migrateCommand(), conformanceCommand(), versionCommand(), dbTopic(), exitCodesTopic(),
 	)
 	return root

@@ -13,8 +13,9 @@ func pendingCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pending",
 		Short: "List what waits for somebody",
-		Long: `List the effects that wait for somebody: those in doubt, whose outcome a person must settle with
-"undolog resolve", and those whose tool waits for another round or works on a task.`,
+		Long: `List the effects that wait for somebody: those that wait for approval ("undolog approve", "undolog deny"),
+those in doubt, whose outcome a person must settle ("undolog resolve"), and those whose tool waits for another
+round or works on a task.`,
 		Example: "  undolog pending",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/undolog/undolog/effectinterceptor"
 	"github.com/undolog/undolog/gateway"
 	"github.com/undolog/undolog/interceptors"
+	"github.com/undolog/undolog/reaper"
 )
 
 type serveFlags struct {
@@ -67,6 +68,7 @@ func runServe(cmd *cobra.Command, f *serveFlags) (err error) {
 		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: k.logger, Vault: k.vault,
 	})
 	f.watchPolicy(cmd.Context(), k, ei)
+	defer f.reap(cmd.Context(), k, reaper.Options{})()
 	host := interceptors.NewServer(&interceptors.ServerOptions{Logger: k.logger, LegacyEnvelope: !f.strict, MaxConcurrent: 256})
 	if err := ei.Register(host, effectinterceptor.ForeignEngine); err != nil {
 		return err

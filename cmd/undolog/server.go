@@ -16,6 +16,7 @@ import (
 type serverFlags struct {
 	listen, tokens, policy, admin string
 	joining, heartbeat, patience  time.Duration
+	reapEvery                     time.Duration
 	shadow                        bool
 }
 
@@ -25,6 +26,7 @@ func (f *serverFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.shadow, "shadow", false, "with --policy: decide and record, and hold nothing back (see \"undolog report\")")
 	flags.StringVar(&f.admin, "admin", "", "with --http: tell health (/healthz), readiness (/readyz) and counts (/metrics) at this address, to whoever asks")
 	flags.DurationVar(&f.heartbeat, "heartbeat", 10*time.Second, "how long after its last sign of life this process's open calls count as lost")
+	flags.DurationVar(&f.reapEvery, "reap-every", 30*time.Second, "how often the log is looked through for what is over; 0 is never (see \"undolog reap\")")
 	flags.DurationVar(&f.patience, "db-wait", 30*time.Second, "how long a call waits for an effect log that does not answer, before it is refused")
 }
 
@@ -40,6 +42,8 @@ func (f *serverFlags) check() error {
 		return usagef("--heartbeat %s: want at least 200ms", f.heartbeat)
 	case f.patience < 100*time.Millisecond:
 		return usagef("--db-wait %s: want at least 100ms", f.patience)
+	case f.reapEvery < 0:
+		return usagef("--reap-every cannot be negative")
 	case f.joining < 0:
 		return usagef("--join-wait cannot be negative")
 	case f.listen != "":
