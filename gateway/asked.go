@@ -10,8 +10,9 @@ import (
 )
 
 // asking is a request of the upstream to the agent: sampling, elicitation, roots. It passes the chain the
-// other way round; what is not governed (ping) is passed on as it is.
+// other way round; what is not governed (ping) is passed on as it is. Our own questions go past the chain.
 type asking struct {
+	own     bool // it is ours, not the upstream's
 	id      json.RawMessage
 	answers chan *Message      // of the agent; nil when not governed
 	cancel  context.CancelFunc // likewise
@@ -121,10 +122,14 @@ func (s *session) forgetAsked(id json.RawMessage) {
 }
 
 // forgetAllAsked ends everything that the upstream has asked.
-func (s *session) forgetAllAsked() map[string]*asking {
+func (s *session) forgetAllAsked() (asked []*asking) {
 	s.inFlightMu.Lock()
-	asked := s.asked
-	s.asked = make(map[string]*asking)
+	for key, a := range s.asked {
+		if !a.own {
+			asked = append(asked, a)
+			delete(s.asked, key)
+		}
+	}
 	s.inFlightMu.Unlock()
 	for _, a := range asked {
 		if a.cancel != nil {

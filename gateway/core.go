@@ -52,9 +52,10 @@ type core struct {
 	lastID atomic.Uint64
 	newID  func(n uint64) json.RawMessage // of requests that we send ourselves
 
-	mu       sync.Mutex
-	protocol string
-	server   string
+	mu        sync.Mutex
+	protocol  string
+	server    string
+	abilities abilities // of the session's client
 }
 
 func (c *core) init(g *Gateway, info AgentInfo) {
@@ -116,6 +117,16 @@ func (c *core) knowsServer() bool {
 	return c.server != "" || c.opts.Name != ""
 }
 
+// canElicit is how the client of a request can ask its user: as the request says, else its session.
+func (c *core) canElicit(m *Message) abilities {
+	if capabilities := splice.Get(m.Params, "_meta", metaCapabilities); capabilities != nil {
+		return abilitiesOf(capabilities)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.abilities
+}
+
 // declare adds our extension to the capabilities that an upstream answers with. An answer that has none
 // passes as it is.
 func declare(result json.RawMessage) json.RawMessage {
@@ -169,7 +180,9 @@ type governed struct {
 	outgoing func(params json.RawMessage) *Message
 	// cancelled makes the params of notifications/cancelled for it.
 	cancelled func(ctx context.Context) json.RawMessage
-	turn      *turn                           // nil: at once
+	turn      *turn // nil: at once
+	agent     waiter
+	wait      waitState
 	answer    atomic.Pointer[Message]         // the upstream's
 	refusal   atomic.Pointer[json.RawMessage] // the upstream's, a JSON-RPC error
 	failed    atomic.Pointer[error]           // why there is none
@@ -182,14 +195,21 @@ func (c *core) govern(ctx context.Context, g *governed) *chain.Reply {
 		if err := c.checkParamHeaders(g.m); err != nil {
 			return &chain.Reply{Error: NewError(nil, codeHeaderMismatch, err.Error(), nil).Error}
 		}
+		if g.takeReply(); g.agent.reply != nil && g.agent.reply.declines() {
+			return &chain.Reply{Error: declinedError}
+		}
 	}
 	g.arrival.settled()
 	request := c.request(g.m)
 	request.ReceivedAt = g.arrival.at
+	g.agent.modern = request.Protocol >= statelessProtocol
+	g.resuming(request)
+	request.Pause = func(ctx context.Context, x *chain.Exchange, p *chain.Pause) bool { return c.pause(ctx, g, x, p) }
 	reply := c.opts.Chain.Do(ctx, request, func(ctx context.Context, params json.RawMessage) chain.Answer {
 		return c.dispatch(ctx, g, params)
 	})
 	c.noteTask(reply)
+	c.tellPaused(g, reply)
 	if g.m.Method == methodToolsList {
 		c.listed.learn(reply.Result)
 	}

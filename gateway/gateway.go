@@ -43,6 +43,15 @@ type Options struct {
 	// Drain is how long dispatches that outlive their callers are awaited when a session ends. Defaults to
 	// 30 s; negative: not at all.
 	Drain time.Duration
+	// Hold is how long a call that waits for a person's decision is held before it is answered with the reason.
+	// Many clients give up at 60 s whatever they are told meanwhile. Defaults to 45 s; negative: not at all.
+	Hold time.Duration
+	// HoldProgress is how often the agent of a held call is told that it waits, if it wants to know. Defaults
+	// to 5 s.
+	HoldProgress time.Duration
+	// RequireElicitation answers agents from 2026-07-28 on that cannot ask their user with the protocol's error
+	// for a missing capability, at once. Defaults to holding their calls, and the reason.
+	RequireElicitation bool
 	// MaxInFlight is how many requests of one session may be under way. Defaults to 4096.
 	MaxInFlight int
 	// SharedIdle is how long an upstream shared by stateless agents is kept without a request. Defaults to
@@ -74,6 +83,8 @@ type Gateway struct {
 	logger *slog.Logger
 
 	tasks  tasks
+	ending chan struct{} // closed when nothing is held any more
+	endOne sync.Once
 	mu     sync.Mutex
 	shared map[sharedKey]*shared
 	closed bool
@@ -97,6 +108,12 @@ func New(opts *Options) *Gateway {
 	if o.Drain == 0 {
 		o.Drain = 30 * time.Second
 	}
+	if o.Hold == 0 {
+		o.Hold = 45 * time.Second
+	}
+	if o.HoldProgress <= 0 {
+		o.HoldProgress = 5 * time.Second
+	}
 	if o.MaxInFlight <= 0 {
 		o.MaxInFlight = 4096
 	}
@@ -106,7 +123,7 @@ func New(opts *Options) *Gateway {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Gateway{opts: o, logger: o.Logger, shared: make(map[sharedKey]*shared)}
+	return &Gateway{opts: o, logger: o.Logger, ending: make(chan struct{}), shared: make(map[sharedKey]*shared)}
 }
 
 const defaultMaxResult = 64 << 20
@@ -136,5 +153,9 @@ func (g *Gateway) Do(ctx context.Context, info AgentInfo, m *Message, send func(
 // Close ends the shared upstreams, after what outlives its callers has been awaited for Options.Drain
 // or until ctx ends. Sessions of Serve end by their own ctx.
 func (g *Gateway) Close(ctx context.Context) error {
+	g.endHolds()
 	return g.closeShared(ctx)
 }
+
+// endHolds has every call that is held, and every one to come, answered at once.
+func (g *Gateway) endHolds() { g.endOne.Do(func() { close(g.ending) }) }

@@ -115,6 +115,7 @@ func (h *HTTPHandler) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closed = true
 	h.end()
+	h.gw.endHolds()
 	h.mu.Unlock()
 	done := make(chan struct{})
 	go func() {

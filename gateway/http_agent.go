@@ -54,7 +54,10 @@ type queued struct {
 	taken   bool        // sent, or being refused
 }
 
-var _ Conn = (*httpAgent)(nil)
+var (
+	_ Conn   = (*httpAgent)(nil)
+	_ leaver = (*httpAgent)(nil)
+)
 
 func newHTTPAgent(id string, info AgentInfo, o *HTTPOptions, cancel context.CancelFunc) *httpAgent {
 	a := &httpAgent{
@@ -197,6 +200,17 @@ func (a *httpAgent) answer(m *Message) error {
 		return fmt.Errorf("answer request %s: %w", shorten(string(m.ID)), errStreamClosed)
 	}
 	return post.stream.send(m, last)
+}
+
+// Left is closed when the response of the request id is: no later one can carry its answer. Nil: the request is
+// not under way.
+func (a *httpAgent) Left(id json.RawMessage) <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if post := a.posts[idKey(id)]; post != nil {
+		return post.stream.over
+	}
+	return nil
 }
 
 // abandon ends the stream of a request that the agent has cancelled: MCP answers it with nothing.

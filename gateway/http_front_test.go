@@ -40,7 +40,22 @@ func newFront(t *testing.T, o *gateway.HTTPOptions, dial dialFunc) *front {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gw := gateway.New(&gateway.Options{Chain: c, Dial: dial, Drain: time.Second})
+	f.open(t, o, gateway.Options{Chain: c, Dial: dial})
+	return f
+}
+
+// newFrontOf is a front of a chain of one's own.
+func newFrontOf(t *testing.T, o *gateway.HTTPOptions, opts gateway.Options) *front {
+	t.Helper()
+	f := &front{gone: make(chan struct{}, 100)}
+	f.open(t, o, opts)
+	return f
+}
+
+func (f *front) open(t *testing.T, o *gateway.HTTPOptions, opts gateway.Options) {
+	t.Helper()
+	opts.Drain = time.Second
+	gw := gateway.New(&opts)
 	f.handler = gateway.NewHTTPHandler(gw, o)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Watched") != "" {
@@ -58,7 +73,6 @@ func newFront(t *testing.T, o *gateway.HTTPOptions, dial dialFunc) *front {
 		server.Close()
 	})
 	t.Cleanup(f.close)
-	return f
 }
 
 // waitGone waits until the server has noticed that an agent has hung up.

@@ -39,7 +39,8 @@ type session struct {
 	inFlight   map[string]*call // of the agent
 	greeting   chan struct{}    // closed when the last initialize has been answered; nil before the first
 	answered   answered
-	asked      map[string]*asking // the upstream's requests to the agent
+	asked      map[string]*asking // requests to the agent
+	ending     chan struct{}      // closed when no call is held any more
 	busy       tracker            // the agent's requests, subscriptions aside
 }
 
@@ -64,6 +65,7 @@ func (g *Gateway) newSession(agent Conn, info AgentInfo) *session {
 		agent:    agent,
 		inFlight: make(map[string]*call),
 		asked:    make(map[string]*asking),
+		ending:   make(chan struct{}),
 	}
 	s.init(g, info)
 	prefix := "undolog:" + rand.Text() + ":" // the agent's ids are the agent's choice
@@ -349,6 +351,9 @@ func (s *session) introduced(m, answer *Message) *Message {
 	s.learn(m.Method, answer.Result)
 	if m.Method == methodInitialize {
 		s.replay.initialize(m)
+		s.mu.Lock()
+		s.abilities = abilitiesOf(splice.Get(m.Params, "capabilities"))
+		s.mu.Unlock()
 	}
 	declared := declare(answer.Result)
 	if bytes.Equal(declared, answer.Result) {
@@ -374,6 +379,7 @@ func (s *session) governed(ctx context.Context, c *call) {
 			return out
 		},
 		cancelled: func(ctx context.Context) json.RawMessage { return cancelReason(ctx, c.m.ID, sent) },
+		agent:     s.waiter(c),
 	}
 	reply := s.govern(ctx, g)
 	response := s.response(g, reply)
@@ -392,6 +398,29 @@ func (s *session) governed(ctx context.Context, c *call) {
 	answer := *response
 	answer.OnLoss = loss
 	s.deliveries.deliver(reply, func() bool { return s.toAgent(&answer) == nil && !gone })
+}
+
+// waiter is the agent's end of a call.
+func (s *session) waiter(c *call) waiter {
+	w := waiter{
+		can:    func() abilities { return s.canElicit(c.m) },
+		ending: s.ending,
+		tell: func(m *Message) {
+			m.For = c.m.ID
+			_ = s.toAgent(m) // an agent that is gone is noticed by its reader
+		},
+		elicit: func(params json.RawMessage) (<-chan *Message, func()) { return s.elicit(c.m.ID, params) },
+	}
+	if agent, ok := s.agent.(leaver); ok {
+		w.left = agent.Left(c.m.ID)
+	}
+	return w
+}
+
+// leaver is a Conn whose agent can give up waiting for one answer while the session goes on.
+type leaver interface {
+	// Left returns what is closed when no answer to the request id can reach the agent any more.
+	Left(id json.RawMessage) <-chan struct{}
 }
 
 func withParams(m *Message, params json.RawMessage) *Message {
@@ -468,6 +497,7 @@ func (s *session) upstreamDown(cause error) {
 // end lets what is under way come to its end: first the answers that a reader may still want, then the
 // dispatches that outlive their callers. What is left after that is lost with the upstream.
 func (s *session) end(ctx context.Context) {
+	close(s.ending)
 	s.busy.wait(min(linger, max(s.opts.Drain, 0)), ctx.Done())
 	s.inFlightMu.Lock()
 	for _, c := range s.inFlight {

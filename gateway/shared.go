@@ -196,6 +196,11 @@ func (s *shared) doGoverned(ctx context.Context, c *sharedCall, send func(*Messa
 		arrival:   c.arrival,
 		outgoing:  c.outgoing,
 		cancelled: func(context.Context) json.RawMessage { return cancelParams(c.number, "no longer awaited") },
+		agent: waiter{
+			can:    func() abilities { return s.canElicit(c.m) },
+			ending: s.gateway.ending,
+			tell:   func(m *Message) { s.queue(c, m) },
+		},
 	}
 	replies := make(chan *chain.Reply, 1)
 	go func() { replies <- s.govern(ctx, g) }()
@@ -347,9 +352,12 @@ func (s *shared) fromUpstream(m *Message) {
 	s.pass(c, m)
 }
 
-func (s *shared) pass(c *sharedCall, m *Message) {
+func (s *shared) pass(c *sharedCall, m *Message) { s.queue(c, c.incoming(m)) }
+
+// queue has a message that belongs to c sent to its agent.
+func (s *shared) queue(c *sharedCall, m *Message) {
 	select {
-	case c.notes <- c.incoming(m):
+	case c.notes <- m:
 	default:
 		s.logger.Warn("notification dropped: the agent does not read", slog.String("method", m.Method))
 	}
