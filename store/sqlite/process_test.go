@@ -33,6 +33,10 @@ func TestMain(m *testing.M) {
 		exitWith(runSharer(os.Args[1], os.Args[2]))
 	case "writer":
 		exitWith(runWriter(os.Args[1], os.Args[2]))
+	case "approver":
+		exitWith(runApprover(os.Args[1], os.Args[2]))
+	case "decider":
+		exitWith(runDecider(os.Args[1], os.Args[2]))
 	}
 }
 
