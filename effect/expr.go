@@ -3,6 +3,7 @@ package effect
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 
@@ -150,16 +151,9 @@ func firstIssue(issues *cel.Issues) error {
 	return fmt.Errorf("at character %d: %s", first.Location.Column()+1, message)
 }
 
+// isOneOf reports whether a type is of one of the kinds, or is known only when it is evaluated.
 func isOneOf(t *cel.Type, want []*cel.Type) bool {
-	if t.IsExactType(cel.DynType) {
-		return true
-	}
-	for _, w := range want {
-		if t.IsExactType(w) {
-			return true
-		}
-	}
-	return false
+	return t.Kind() == cel.DynKind || slices.ContainsFunc(want, func(w *cel.Type) bool { return w.Kind() == t.Kind() })
 }
 
 func names(all []*cel.Type) string {
