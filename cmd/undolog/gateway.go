@@ -31,7 +31,8 @@ type gatewayFlags struct {
 	name, principal string
 	chain           string
 	scrub           bool
-	drain           time.Duration
+	drain, hold     time.Duration
+	noElicitation   string
 	maxResult       string
 }
 
@@ -66,6 +67,8 @@ what is safe to repeat is taken from the server's own annotations.`,
 	flags.StringVar(&f.name, "name", "", "name of the server in the log and in policies (default its own name and a hash of its command line or URL)")
 	flags.StringVar(&f.principal, "principal", "", "who calls, where no token says so (default agent:<your name>)")
 	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long calls under way are awaited when the agent leaves")
+	flags.DurationVar(&f.hold, "hold", 45*time.Second, "how long a call that waits for approval is held before it is answered with the reason; 0 is not at all")
+	flags.StringVar(&f.noElicitation, "no-elicitation", "block", "what agents from 2026-07-28 on get that cannot ask their user: block holds the call, then says why; error is the protocol's error for a missing capability, at once")
 	flags.DurationVar(&f.joining, "join-wait", 45*time.Second, "how long a call waits for the outcome of an equal one that is under way")
 	flags.StringVar(&f.maxResult, "max-result", "64MB", "largest answer of the server that is passed on")
 	return cmd
@@ -81,6 +84,10 @@ func (f *gatewayFlags) check(args []string) error {
 		return usagef("--header is for --upstream")
 	case f.drain < 0:
 		return usagef("--drain cannot be negative")
+	case f.hold < 0:
+		return usagef("--hold cannot be negative")
+	case f.noElicitation != "block" && f.noElicitation != "error":
+		return usagef("--no-elicitation %s: want block or error", f.noElicitation)
 	case f.upstream != "" && !isEndpoint(f.upstream):
 		return usagef("--upstream %s: want http://HOST/PATH or https://HOST/PATH", f.upstream)
 	}
@@ -99,7 +106,7 @@ func runGateway(cmd *cobra.Command, args []string, f *gatewayFlags) (err error) 
 	policy, logger := k.policy, k.logger
 	ei := effectinterceptor.New(k.log.Log, &effectinterceptor.Options{
 		Policy: policy, Trust: func(string) bool { return policy == nil }, Delivery: true,
-		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: logger, Vault: k.vault,
+		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: logger, Vault: k.vault, ApprovalURL: f.approvalURL,
 	})
 	f.watchPolicy(cmd.Context(), k, ei)
 	defer f.reap(cmd.Context(), k, reaper.Options{})()
@@ -143,6 +150,10 @@ func (f *gatewayFlags) options(args []string, logger *slog.Logger) (*gateway.Opt
 	if f.drain == 0 {
 		opts.Drain = -1
 	}
+	if opts.Hold = f.hold; f.hold == 0 {
+		opts.Hold = -1
+	}
+	opts.RequireElicitation = f.noElicitation == "error"
 	if f.upstream == "" {
 		opts.Dial = func(ctx context.Context, _ *gateway.AgentInfo) (gateway.Conn, error) {
 			return gateway.StartProcess(ctx, args, &gateway.ProcessOptions{Logger: logger, Limits: &gateway.Limits{MaxBytes: limit}})

@@ -65,7 +65,7 @@ func runServe(cmd *cobra.Command, f *serveFlags) (err error) {
 	defer func() { err = errors.Join(err, k.close()) }()
 	ei := effectinterceptor.New(k.log.Log, &effectinterceptor.Options{
 		Policy: k.policy, Trust: func(string) bool { return k.policy == nil && f.trust },
-		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: k.logger, Vault: k.vault,
+		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: k.logger, Vault: k.vault, ApprovalURL: f.approvalURL,
 	})
 	f.watchPolicy(cmd.Context(), k, ei)
 	defer f.reap(cmd.Context(), k, reaper.Options{})()

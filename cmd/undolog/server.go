@@ -15,6 +15,7 @@ import (
 // serverFlags are those of the programs that keep effects, gateway and serve.
 type serverFlags struct {
 	listen, tokens, policy, admin string
+	approvalURL                   string
 	joining, heartbeat, patience  time.Duration
 	reapEvery                     time.Duration
 	shadow                        bool
@@ -24,6 +25,7 @@ func (f *serverFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.policy, "policy", "", "policy file (see \"undolog policy\"); read again when it changes and on SIGHUP")
 	flags.BoolVar(&f.shadow, "shadow", false, "with --policy: decide and record, and hold nothing back (see \"undolog report\")")
+	flags.StringVar(&f.approvalURL, "approval-url", "", "URL of the page where people decide on calls, told to agents (see \"undolog ui\"); a slash and an id follow it")
 	flags.StringVar(&f.admin, "admin", "", "with --http: tell health (/healthz), readiness (/readyz) and counts (/metrics) at this address, to whoever asks")
 	flags.DurationVar(&f.heartbeat, "heartbeat", 10*time.Second, "how long after its last sign of life this process's open calls count as lost")
 	flags.DurationVar(&f.reapEvery, "reap-every", 30*time.Second, "how often the log is looked through for what is over; 0 is never (see \"undolog reap\")")
@@ -42,6 +44,8 @@ func (f *serverFlags) check() error {
 		return usagef("--heartbeat %s: want at least 200ms", f.heartbeat)
 	case f.patience < 100*time.Millisecond:
 		return usagef("--db-wait %s: want at least 100ms", f.patience)
+	case f.approvalURL != "" && !isEndpoint(f.approvalURL):
+		return usagef("--approval-url %s: want http://HOST/PATH or https://HOST/PATH", f.approvalURL)
 	case f.reapEvery < 0:
 		return usagef("--reap-every cannot be negative")
 	case f.joining < 0:
