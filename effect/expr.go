@@ -144,6 +144,7 @@ func firstIssue(issues *cel.Issues) error {
 	}
 	first := all[0]
 	message, _, _ := strings.Cut(first.Message, "\n")
+	message, _, _ = strings.Cut(message, " expecting {") // every token of the grammar
 	message = strings.TrimSuffix(message, " (in container '')")
 	if line := first.Location.Line(); line > 1 {
 		return fmt.Errorf("in line %d at character %d: %s", line, first.Location.Column()+1, message)
