@@ -135,5 +135,6 @@ const (
 	EventShadow       = "shadow"              // a call ran that would have been answered otherwise
 	EventGranted      = "granted"             // a standing grant stood for an approval
 	EventResultSchema = "result_schema"       // a result is not as its tool's schema says; it was recorded and answered
+	EventTold         = "told"                // people were told of a change of the effect, or are still to be
 	EventStopped      = "stopped"             // an interceptor stopped an operation
 )

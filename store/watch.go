@@ -30,7 +30,8 @@ const (
 	ChangeExpired   ChangeKind = "approval.expired"   // nobody decided in time, or the approval was not used or is void
 	ChangeInDoubt   ChangeKind = "effect.in_doubt"    // its outcome was lost
 	ChangeWaiting   ChangeKind = "effect.waiting"     // its tool waits for another round or works on a task
-	ChangeEnded     ChangeKind = "effect.ended"       // it waits for nobody any more
+	ChangeRunning   ChangeKind = "effect.running"     // it waited, and has been claimed
+	ChangeEnded     ChangeKind = "effect.ended"       // it waits for nobody any more, and does not run
 )
 
 // watchLimit is how many pending effects are watched, the newest.
@@ -42,7 +43,7 @@ type Watcher struct {
 	log    *Log
 	tenant string
 	seen   map[string]map[string]bool // keys that were told, by effect
-	open   map[string]bool            // effects that waited at the last look
+	open   map[string]bool            // effects that waited at the last look, or ran after they had
 }
 
 // Watch makes a watcher that has seen nothing: its first look tells all that is true of what waits now.
@@ -66,16 +67,28 @@ func (w *Watcher) Look(ctx context.Context) ([]Change, error) {
 	for _, r := range pending {
 		news = w.add(news, Changes(r, now))
 	}
+	clear(w.open)
 	for _, r := range left {
-		news = w.add(news, append(Changes(r, now), ended(r, now)))
-		delete(w.seen, r.ID)
+		switch state := r.StateAt(now); {
+		case state == effect.StateClaimed:
+			w.open[r.ID] = true
+			news = w.add(news, append(Changes(r, now), running(r)))
+		case waits(state): // again, or among too many
+			w.open[r.ID] = true
+			news = w.add(news, Changes(r, now))
+		default:
+			news = w.add(news, append(Changes(r, now), Ended(r, now)))
+			delete(w.seen, r.ID)
+		}
 	}
-	w.keep(pending)
-	slices.SortStableFunc(news, func(a, b Change) int { return a.At.Compare(b.At) })
+	for _, r := range pending {
+		w.open[r.ID] = true
+	}
+	slices.SortStableFunc(news, func(a, b Change) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Record.Seq, b.Record.Seq)) })
 	return news, nil
 }
 
-// left reads the effects that waited and do so no more.
+// left reads the effects that waited, or ran, and do not wait now.
 func (w *Watcher) left(ctx context.Context, pending []*effect.Record) ([]*effect.Record, error) {
 	now := map[string]bool{}
 	for _, r := range pending {
@@ -91,7 +104,7 @@ func (w *Watcher) left(ctx context.Context, pending []*effect.Record) ([]*effect
 		case errors.Is(err, ErrNotFound):
 		case err != nil:
 			return nil, err
-		case len(pending) < watchLimit || !waits(r, w.log.Now()):
+		default:
 			left = append(left, r)
 		}
 	}
@@ -99,8 +112,8 @@ func (w *Watcher) left(ctx context.Context, pending []*effect.Record) ([]*effect
 	return left, nil
 }
 
-func waits(r *effect.Record, now time.Time) bool {
-	switch r.StateAt(now) {
+func waits(s effect.State) bool {
+	switch s {
 	case effect.StateAwaitingApproval, effect.StateInDoubt, effect.StateWaiting:
 		return true
 	}
@@ -120,13 +133,6 @@ func (w *Watcher) add(news, changes []Change) []Change {
 		}
 	}
 	return news
-}
-
-func (w *Watcher) keep(pending []*effect.Record) {
-	clear(w.open)
-	for _, r := range pending {
-		w.open[r.ID] = true
-	}
 }
 
 // Changes returns all that is true of an effect at a time and worth telling, but that it has ended.
@@ -193,8 +199,17 @@ func lostAt(r *effect.Record) time.Time {
 	return cmp.Or(at, r.ChangedAt)
 }
 
-func ended(r *effect.Record, now time.Time) Change {
-	return change(ChangeEnded, r, r.ChangedAt, r.ID, strconv.Itoa(r.Ordinal), string(r.StateAt(now)))
+func running(r *effect.Record) Change {
+	return change(ChangeRunning, r, r.ChangedAt, r.ID, strconv.Itoa(r.Ordinal))
+}
+
+// Ended is the change of an effect that waited and does so no more.
+func Ended(r *effect.Record, now time.Time) Change {
+	at := r.ChangedAt
+	if r.State == effect.StateAwaitingApproval { // over by its clock
+		at = endOf(r)
+	}
+	return change(ChangeEnded, r, at, r.ID, strconv.Itoa(r.Ordinal), string(r.StateAt(now)))
 }
 
 func change(kind ChangeKind, r *effect.Record, at time.Time, of ...string) Change {

@@ -28,7 +28,7 @@ export async function ask(method, path, body) {
 
 const kinds = [
   "pending", "approval.requested", "approval.reminder", "approval.updated", "approval.decided", "approval.expired",
-  "effect.in_doubt", "effect.waiting", "effect.ended",
+  "effect.in_doubt", "effect.waiting", "effect.running", "effect.ended",
 ];
 
 // listen tells of changes for as long as the page is open, through restarts of the server. changed is called for
