@@ -51,16 +51,19 @@ const stateAt = `
 // Effects implements store.Driver. With f.After it takes the oldest of the newer effects, so that who
 // follows the log misses none, and returns them newest first as ever; see Events for how far it reads.
 func (d *Driver) Effects(ctx context.Context, f *store.Filter) (records []*effect.Record, err error) {
+	var mark int64
 	if asksOpen(f) {
-		d.keepAccount(ctx, f.Tenant)
+		if mark, err = d.keepAccount(ctx, f.Tenant); err != nil {
+			return nil, err
+		}
 	}
 	order := "DESC"
 	if f.After > 0 {
 		order = "ASC"
 	}
-	where, args := conditions(f, d.clock.param())
+	where, args := conditions(f, d.clock.param(), mark)
 	err = d.retry(ctx, func(ctx context.Context) error {
-		return asTenant(ctx, d.pool, f.Tenant, statement{
+		return asTenant(ctx, d.pool, f.Tenant, inOrder, statement{
 			sql: `
 				SELECT ` + recordColumns + `
 				FROM ` + candidates(f) + recordTables + where + `
@@ -75,7 +78,7 @@ func (d *Driver) Effects(ctx context.Context, f *store.Filter) (records []*effec
 	return records, err
 }
 
-// candidates are the effects that a filter has to look at, $1 being the time and $3 the tenant.
+// candidates are the effects that a filter has to look at, $1 being the time, $3 the tenant and $4 the mark.
 func candidates(f *store.Filter) string {
 	of := ""
 	switch {
@@ -95,9 +98,9 @@ const awaitingEffects = `
 	FROM undolog.approval
 	WHERE tenant = $3 AND until > COALESCE($1::timestamptz, now())`
 
-// conditions is the WHERE clause of a filter. Values are in the parameters only; $1 is the time and $2 the
-// limit.
-func conditions(f *store.Filter, now pgtype.Timestamptz) (string, []any) {
+// conditions is the WHERE clause of a filter. Values are in the parameters only; $1 is the time, $2 the limit,
+// $3 the tenant and, where only what is open is asked for, $4 the mark.
+func conditions(f *store.Filter, now pgtype.Timestamptz, mark int64) (string, []any) {
 	limit := f.Limit
 	if limit <= 0 {
 		limit = 100
@@ -107,6 +110,9 @@ func conditions(f *store.Filter, now pgtype.Timestamptz) (string, []any) {
 	add := func(condition string, value any) {
 		args = append(args, value)
 		where = append(where, fmt.Sprintf(condition, len(args)))
+	}
+	if asksOpen(f) {
+		add(`$%d::bigint IS NOT NULL`, mark) // always bound
 	}
 	if f.Run != "" {
 		add(`e.run_hash = $%d`, hash(f.Run))
