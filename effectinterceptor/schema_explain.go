@@ -1,7 +1,6 @@
 package effectinterceptor
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/big"
 	"slices"
@@ -11,6 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"github.com/undolog/undolog/internal/splice"
 )
 
 // explainer puts what a schema has against a value into words that a model can act on.
@@ -260,7 +261,7 @@ func articles(kinds []string) string {
 func choices(values []any) string {
 	var texts []string
 	for _, v := range values[:min(len(values), maxKnown)] {
-		text, err := json.Marshal(v)
+		text, err := splice.Encode(v)
 		if err != nil {
 			continue
 		}

@@ -2,6 +2,8 @@ package effectinterceptor
 
 import (
 	"context"
+	"encoding"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -107,13 +109,28 @@ func (v *Vault) attr(a slog.Attr) slog.Attr {
 		}
 		return slog.Attr{Key: a.Key, Value: slog.GroupValue(clean...)}
 	case slog.KindString, slog.KindAny:
-		text := value.String()
-		if value.Kind() == slog.KindAny {
-			text = fmt.Sprint(value.Any())
-		}
+		text := attrText(value)
 		if clean := v.Text(text); clean != text {
 			return slog.String(a.Key, clean)
 		}
 	}
 	return slog.Attr{Key: a.Key, Value: value}
+}
+
+// attrText is an attribute as a handler writes it.
+func attrText(v slog.Value) string {
+	if v.Kind() == slog.KindString {
+		return v.String()
+	}
+	switch value := v.Any().(type) {
+	case []byte:
+		return string(value)
+	case json.RawMessage:
+		return string(value)
+	case encoding.TextMarshaler:
+		if text, err := value.MarshalText(); err == nil {
+			return string(text)
+		}
+	}
+	return fmt.Sprintf("%+v", v.Any())
 }
