@@ -106,7 +106,7 @@ Put "undolog gateway --" in front of the MCP server that you already use, and ch
 	flags.String("log-level", "warn", "what goes to standard error: debug, info, warn or error")
 	completeWords(root, "log-level", "debug", "info", "warn", "error")
 	root.AddCommand(
-		gatewayCommand(), serveCommand(),
+		gatewayCommand(), serveCommand(), uiCommand(),
 		logCommand(), showCommand(), pendingCommand(), resolveCommand(), againCommand(),
 		approvalsCommand(), approveCommand(), denyCommand(), editCommand(), extendCommand(), withdrawCommand(), reopenCommand(), grantCommand(), reportCommand(), reapCommand(),
 		policyCommand(), chainCommand(), migrateCommand(), conformanceCommand(), versionCommand(), dbTopic(), exitCodesTopic(),

@@ -120,17 +120,7 @@ func listenAndServe(cmd *cobra.Command, addr string, handler http.Handler, grace
 		return fmt.Errorf("listen on %s: %w", addr, err)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "undolog: listening on http://%s\n", l.Addr())
-	server := &http.Server{Handler: endStreams(cmd.Context(), handler), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(l) }()
-	select {
-	case err := <-done:
-		return fmt.Errorf("serve http: %w", err)
-	case <-cmd.Context().Done():
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), grace)
-	defer cancel()
-	return server.Shutdown(ctx)
+	return serveUntil(cmd.Context(), l, handler, grace)
 }
 
 // endStreams ends the streams that wait for messages of ours when ctx ends: nobody could say when they are

@@ -19,6 +19,7 @@ type serverFlags struct {
 	joining, heartbeat, patience  time.Duration
 	reapEvery                     time.Duration
 	shadow                        bool
+	webhook                       webhookFlags
 }
 
 func (f *serverFlags) add(cmd *cobra.Command) {
@@ -29,10 +30,14 @@ func (f *serverFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.admin, "admin", "", "with --http: tell health (/healthz), readiness (/readyz) and counts (/metrics) at this address, to whoever asks")
 	flags.DurationVar(&f.heartbeat, "heartbeat", 10*time.Second, "how long after its last sign of life this process's open calls count as lost")
 	flags.DurationVar(&f.reapEvery, "reap-every", 30*time.Second, "how often the log is looked through for what is over; 0 is never (see \"undolog reap\")")
+	f.webhook.add(cmd)
 	flags.DurationVar(&f.patience, "db-wait", 30*time.Second, "how long a call waits for an effect log that does not answer, before it is refused")
 }
 
 func (f *serverFlags) check() error {
+	if err := f.webhook.check(); err != nil {
+		return err
+	}
 	switch {
 	case f.shadow && f.policy == "":
 		return usagef("--shadow tries out a policy: give --policy FILE")
@@ -63,6 +68,7 @@ type kept struct {
 	logger *slog.Logger
 	vault  *effectinterceptor.Vault // of what the logger must not write
 	admin  *admin
+	untell func() // ends telling the webhook
 }
 
 // open opens the log, and tells of it at --admin.
@@ -81,11 +87,23 @@ func (f *serverFlags) open(cmd *cobra.Command) (*kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &kept{log: log, policy: policy, logger: logger, vault: vault}
-	if err := errors.Join(log.place.keepFromServers(), k.tell(cmd, f.admin)); err != nil {
-		return nil, errors.Join(err, log.Close())
+	k := &kept{log: log, policy: policy, logger: logger, vault: vault, untell: func() {}}
+	if err := errors.Join(log.place.keepFromServers(), f.tellWebhook(cmd, k), k.tell(cmd, f.admin)); err != nil {
+		return nil, errors.Join(err, k.close())
 	}
 	return k, nil
+}
+
+func (f *serverFlags) tellWebhook(cmd *cobra.Command, k *kept) error {
+	tenants, err := tenantsOf(cmd, f.tokens)
+	if err != nil {
+		return err
+	}
+	stop, err := f.webhook.start(cmd.Context(), k.log.Log, k.logger, tenants, f.approvalURL)
+	if err == nil {
+		k.untell = stop
+	}
+	return err
 }
 
 // loadPolicy reads the file of --policy; nil without one.
@@ -116,5 +134,6 @@ func (k *kept) tell(cmd *cobra.Command, addr string) (err error) {
 
 // close ends what open began.
 func (k *kept) close() error {
+	k.untell()
 	return errors.Join(k.admin.close(), k.log.Close())
 }
