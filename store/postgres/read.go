@@ -52,7 +52,7 @@ const stateAt = `
 // follows the log misses none, and returns them newest first as ever; see Events for how far it reads.
 func (d *Driver) Effects(ctx context.Context, f *store.Filter) (records []*effect.Record, err error) {
 	var mark int64
-	if asksOpen(f) {
+	if asksOpen(f) && !asksAwaiting(f) {
 		if mark, err = d.keepAccount(ctx, f.Tenant); err != nil {
 			return nil, err
 		}
@@ -82,7 +82,7 @@ func (d *Driver) Effects(ctx context.Context, f *store.Filter) (records []*effec
 func candidates(f *store.Filter) string {
 	of := ""
 	switch {
-	case len(f.States) == 1 && f.States[0] == effect.StateAwaitingApproval:
+	case asksAwaiting(f):
 		of = awaitingEffects
 	case asksOpen(f):
 		of = openEffects
@@ -91,6 +91,10 @@ func candidates(f *store.Filter) string {
 	}
 	// OFFSET keeps the planner from reading them in the order of the log, of which they may be a small part.
 	return `(` + of + `) c CROSS JOIN LATERAL (SELECT * FROM undolog.effect WHERE id = c.id OFFSET 0) e`
+}
+
+func asksAwaiting(f *store.Filter) bool {
+	return len(f.States) == 1 && f.States[0] == effect.StateAwaitingApproval
 }
 
 const awaitingEffects = `
