@@ -32,6 +32,9 @@ func (d *Driver) Begin(ctx context.Context, p *store.Begin) (*store.Begun, error
 		begun, err = b.try(ctx)
 		return err
 	})
+	if errors.Is(err, store.ErrUnreachable) {
+		d.orphans.add(b)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -49,6 +52,7 @@ type begin struct {
 	id     pgtype.UUID
 	known  bool           // its signature is there
 	sent   effect.Verdict // of the last claim or request that was tried, and perhaps made
+	tried  string         // effect of the last claim that was tried
 	alone  bool           // an insert has waited for a lock in vain
 }
 
@@ -152,7 +156,7 @@ func (b *begin) row(v *effect.Verdict, sure bool) (*effectRow, *effect.Record) {
 
 // insert claims a new generation; the unique signature makes it the only one.
 func (b *begin) insert(ctx context.Context, v effect.Verdict, sure bool) (*store.Begun, error) {
-	b.sent = v
+	b.sent, b.tried = v, b.p.ID
 	row, _ := b.row(&v, sure)
 	w := &write{tenant: b.p.Tenant(), effect: row}
 	if err := b.write(ctx, w); err != nil {
@@ -199,7 +203,7 @@ const insertClaim = `
 // reclaim claims the next attempt of an effect, the approved one, or the waiting one again. An attempt that begins
 // takes its place among all that was begun.
 func (b *begin) reclaim(ctx context.Context, s sender, v effect.Verdict, latest *effect.Record) (*store.Begun, error) {
-	b.sent = v
+	b.sent, b.tried = v, latest.ID
 	effectID, _ := parseID(latest.ID)
 	r := b.p.Reclaimed(&v, latest, time.Time{})
 	begins := v.Action != effect.ActContinue
@@ -231,7 +235,7 @@ func (b *begin) reclaim(ctx context.Context, s sender, v effect.Verdict, latest 
 
 // insertIn is insert in a transaction, with what else the claim uses up.
 func (b *begin) insertIn(ctx context.Context, s sender, v effect.Verdict, f *facts) (*store.Begun, error) {
-	b.sent = v
+	b.sent, b.tried = v, b.p.ID
 	row, _ := b.row(&v, true)
 	var r *effect.Record
 	var rows effectRows

@@ -132,6 +132,19 @@ func TestFaults_DatabaseAway(t *testing.T) {
 		proxy.Resume()
 		proxy.Drop()
 	})
+	t.Run("what was claimed meanwhile without anybody's knowing is released, since nobody sends it", func(t *testing.T) {
+		direct := open(t, db.URL, nil)
+		within(t, 30*time.Second, "release", func() bool {
+			records, err := direct.Effects(t.Context(), &store.Filter{Tenant: "default", States: []effect.State{effect.StateReleased}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(records) == 1 && records[0].Key == "silent"
+		})
+		if begun, err := direct.Begin(t.Context(), keyed(t, "default", "silent")); err != nil || begun.Verdict.Action != effect.ActReclaim {
+			t.Errorf("Begin = %+v, %v", begun, err)
+		}
+	})
 }
 
 // What the database itself calls off is tried again.

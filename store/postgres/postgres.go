@@ -39,6 +39,7 @@ type Driver struct {
 	known   known
 	beating singleflight.Group
 	turning places
+	orphans orphans
 	closed  atomic.Bool
 }
 
@@ -71,6 +72,7 @@ func newDriver(opts *Options) *Driver {
 		d.patience = 30 * time.Second
 	}
 	d.writes.driver = d
+	d.orphans.init(d)
 	return d
 }
 
@@ -145,6 +147,7 @@ func (d *Driver) Close() error {
 	if d.closed.Swap(true) {
 		return nil
 	}
+	d.orphans.close()
 	d.writes.wait()
 	d.pool.Close()
 	return nil
