@@ -263,3 +263,18 @@ func (w *world) approve(token, id string) said {
 	w.t.Helper()
 	return w.do(token, "POST", "/v1/approvals/"+id+"/approve", `{"digest":"`+w.shown(token, id).Approval.Digest+`"}`)
 }
+
+// newWorldOn serves the log of another world, with a log and a handler of its own.
+func newWorldOn(t *testing.T, other *world) *world {
+	t.Helper()
+	w := &world{t: t, path: other.path, clock: other.clock}
+	w.log = w.open()
+	t.Cleanup(func() { _ = w.log.Close() })
+	var err error
+	if w.api, err = httpapi.New(w.log, &httpapi.Options{Approvers: approvers(), LookEvery: 5 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	w.server = httptest.NewServer(w.api)
+	t.Cleanup(w.server.Close)
+	return w
+}

@@ -1,7 +1,7 @@
 // One request for approval: all that a person needs to decide, and the buttons.
 import { ask } from "./api.js";
 import { diff } from "./diff.js";
-import { countdown, el, list, text, time } from "./dom.js";
+import { countdown, el, list, text, time, version } from "./dom.js";
 
 // approval shows a request. act sends what a person decides.
 export async function approval(id, act) {
@@ -22,7 +22,7 @@ export async function approval(id, act) {
       ["who may", a.approval.approvers && a.approval.approvers.join(", ")],
     ]),
     ...votes(a), ...tool(a), ...recent(a), ...history(a),
-  ], { digest: a.approval.digest });
+  ], { digest: a.approval.digest, version: version(a) });
 }
 
 function clocks(a, skew) {

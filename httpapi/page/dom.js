@@ -39,3 +39,6 @@ export function countdown(iso, skew) {
 setInterval(() => {
   for (const e of document.querySelectorAll("[data-until]")) e.textContent = left(e.dataset.until, Number(e.dataset.skew));
 }, 1000);
+
+// version tells whether something is still as it was shown: what is shown anew is no more what a pointer is over.
+export const version = ({ now, ...rest }) => JSON.stringify(rest);

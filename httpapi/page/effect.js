@@ -1,11 +1,11 @@
 // One effect, and what a person can say about one whose outcome was lost.
 import { ask } from "./api.js";
 import { history } from "./approval.js";
-import { el, list, text, time } from "./dom.js";
+import { el, list, text, time, version } from "./dom.js";
 
 export async function effect(id, act) {
   const e = await ask("GET", "/v1/effects/" + encodeURIComponent(id));
-  return [
+  return Object.assign([
     el("h1", {}, text(e.tool), " on ", text(e.server)),
     el("p", {}, el("span", { class: "state", id: "state" }, e.state.replaceAll("_", " ")), e.by ? ` by ${e.by}` : "", e.reason ? `: ${e.reason}` : ""),
     ...resolving(e, act),
@@ -14,7 +14,7 @@ export async function effect(id, act) {
       ["approval", e.approval && el("a", { href: "/approvals/" + e.id, "data-here": true }, "the request for it")]]),
     ...(e.answerText ? [el("h2", {}, e.answer.kind === "error" || e.answer.isError ? "Answer, an error" : "Answer"), el("pre", { class: "text" }, e.answerText)] : []),
     ...history(e),
-  ];
+  ], { version: version(e) });
 }
 
 function resolving(e, act) {

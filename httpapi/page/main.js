@@ -33,8 +33,13 @@ async function draw() {
   show(parts);
 }
 
+let version; // of what is shown, and what was said beside it
+
 // show puts parts in the place of those that were there, and keeps what a person is writing.
 function show(parts) {
+  const next = location.pathname + parts.version + said?.message;
+  if (parts.version && next === version) return;
+  version = next;
   const kept = keep();
   main.replaceChildren(el("div", { id: "said", role: "status", class: said?.kind }, said?.message || ""), ...parts);
   restore(kept);
@@ -76,7 +81,7 @@ async function act(path, body) {
     if (e.status === 401) return login(e.message);
     said = { kind: e.outcome === "already" ? "info" : "wrong", message: e.message };
   }
-  digest = undefined;
+  digest = version = undefined;
   await draw();
   for (const b of main.querySelectorAll("button")) b.disabled = false;
 }
@@ -98,21 +103,21 @@ function say(kind, message) {
 function login(why) {
   stop?.();
   stop = undefined;
-  said = digest = undefined;
+  said = digest = version = undefined;
   live.textContent = user.textContent = "";
   leave.hidden = true;
-  main.replaceChildren(...form(begin, why));
+  main.replaceChildren(...form(() => begin(), why));
 }
 
 let soon;
 
 // begin shows the page to somebody who is known, and keeps it as the log is.
-async function begin() {
+async function begin(why = "") {
   try {
     const who = await ask("GET", "/v1/session");
     user.textContent = who.tenant === "default" ? who.user : `${who.user}, ${who.tenant}`;
   } catch (e) {
-    return login(e.status === 401 ? "" : e.message);
+    return login(e.status === 401 ? why : e.message);
   }
   leave.hidden = false;
   await draw();
@@ -135,14 +140,21 @@ document.addEventListener("click", event => {
   const link = event.target.closest("a[data-here], #home");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
   event.preventDefault();
-  said = digest = undefined;
+  said = digest = version = undefined;
   history.pushState(null, "", link.getAttribute("href"));
   main.replaceChildren();
   draw();
 });
 
-window.addEventListener("popstate", () => { said = digest = undefined; main.replaceChildren(); draw(); });
+window.addEventListener("popstate", () => { said = digest = version = undefined; main.replaceChildren(); draw(); });
 
-const code = codeOf(location);
-if (code) await enter(code).catch(e => say("wrong", e.message));
-begin();
+// start is also for a link with a code that is opened in a window which shows the page already.
+async function start() {
+  const code = codeOf(location);
+  let why = "";
+  if (code) await enter(code).catch(e => { why = e.message; });
+  begin(why);
+}
+
+window.addEventListener("hashchange", () => { if (location.hash) start(); });
+start();

@@ -1,6 +1,6 @@
 // The list of all that waits for somebody.
 import { ask } from "./api.js";
-import { countdown, el, text } from "./dom.js";
+import { countdown, el, text, version } from "./dom.js";
 
 const sections = [
   ["awaiting_approval", "Waiting for approval", "/approvals/"],
@@ -18,7 +18,7 @@ export async function overview() {
     parts.push(el("h2", {}, `${title} (${of.length})`), el("ul", { class: "effects", id: state }, ...of.map(e => row(e, path, skew))));
   }
   if (pending.effects.length === 0) parts.push(el("p", { id: "nothing" }, "Nothing waits for anybody."));
-  return parts;
+  return Object.assign(parts, { version: version(pending) });
 }
 
 function row(e, path, skew) {
