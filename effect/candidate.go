@@ -22,11 +22,7 @@ type candidate struct {
 }
 
 func (p *Policy) findCandidates(call *Call, trusted bool) *candidates {
-	named, trust := p.trust(call.Server)
-	c := &candidates{file: p.name}
-	if named && trust || !named && trusted {
-		c.ann = call.Annotations
-	}
+	c := &candidates{file: p.name, ann: p.believed(call, trusted)}
 	for i := range p.tools {
 		rule := &p.tools[i]
 		if !rule.matches(call.Server, call.Tool) {
@@ -38,12 +34,19 @@ func (p *Policy) findCandidates(call *Call, trusted bool) *candidates {
 			return c
 		}
 	}
-	ann := c.ann
-	if !named {
-		ann = nil
-	}
-	c.list = append(c.list, p.unruled(ann))
+	c.list = append(c.list, p.unruled(p.believed(call, false)))
 	return c
+}
+
+// believed is what is known of the call's tool and believed; nil where nobody vouches for its server.
+func (p *Policy) believed(call *Call, trusted bool) *Annotations {
+	if named, trust := p.trust(call.Server); named {
+		trusted = trust
+	}
+	if !trusted {
+		return nil
+	}
+	return call.Annotations
 }
 
 func (p *Policy) resolve(rule *toolRule, ann *Annotations) candidate {

@@ -12,13 +12,13 @@ import (
 func policyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
-		Short: "Check, describe or begin a policy file",
+		Short: "Check, explain or begin a policy file",
 		Long: `A policy file says what holds for each tool: whether it reads, may be repeated or can never be undone,
 which arguments make two calls the same, and for how long. docs/policy.md describes it.`,
 		Example: "  undolog policy init -- npx -y @modelcontextprotocol/server-filesystem ~/notes > undolog.yaml",
 	}
 	needsCommand(cmd)
-	cmd.AddCommand(policyCheckCommand(), policySchemaCommand(), policyInitCommand())
+	cmd.AddCommand(policyCheckCommand(), policyExplainCommand(), policySchemaCommand(), policyInitCommand())
 	return cmd
 }
 

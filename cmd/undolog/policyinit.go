@@ -111,8 +111,9 @@ func startingPolicies(servers []serverTools) []byte {
 #   irreversible  cannot be undone: runs once, and a lost outcome is for a person to settle
 # The tiers below are what the server's annotations claim. Check each: only you know whether it is true.
 #
-# A tool that no rule names is irreversible and needs an approval. Approvals cannot be given yet: such a
-# call is refused. "approve: never" lets it run.
+# What cannot be undone asks a person first, with "undolog approvals" or "undolog ui"; a tool that no rule names
+# is irreversible. To look on for a while and hold nothing back, run the gateway with --shadow and read
+# "undolog report". "undolog policy explain CALL.json" says what holds for a call.
 version: 1
 tools:
 `, strings.Join(names, ", "))
@@ -145,20 +146,33 @@ func writeRule(b *bytes.Buffer, server string, t *mcp.Tool) {
 	fmt.Fprintf(b, "  - server: %s\n", quoteYAML(server+"*"))
 	fmt.Fprintf(b, "    tool: %s\n", quoteYAML(t.Name))
 	fmt.Fprintf(b, "    tier: %s   # %s\n", tier, why)
-	if tier == "irreversible" {
-		fmt.Fprintf(b, "    approve: never\n")
-		fmt.Fprintf(b, "    repeat: run   # or replay: an equal call soon after is answered from the record\n")
-	}
 	if tier == "read" {
 		return
 	}
 	arguments, keys := argumentNames(t.InputSchema)
+	if tier == "irreversible" {
+		writeApproval(b, arguments)
+	}
 	if len(keys) > 0 {
 		fmt.Fprintf(b, "    key: %s   # two calls with the same value are the same call\n", quoteYAML(keys[0]))
 	}
 	if len(arguments) > 0 {
 		fmt.Fprintf(b, "    # volatile: [%s]   # name here what differs between two tries of the same call\n", strings.Join(arguments, ", "))
 	}
+}
+
+// writeApproval lets the calls of a tool that cannot be undone ask, and shows how to ask less.
+func writeApproval(b *bytes.Buffer, arguments []string) {
+	fmt.Fprintf(b, "    approve: always   # or never, or a condition%s\n", exampleCondition(arguments))
+	fmt.Fprintf(b, "    repeat: replay   # an equal call soon after is answered from the record; run: it is a new call; ask\n")
+}
+
+// exampleCondition is a condition on the first argument.
+func exampleCondition(arguments []string) string {
+	if len(arguments) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" such as '%s in args'", arguments[0])
 }
 
 func suggestedTier(t *mcp.Tool) (tier, why string) {
