@@ -7,9 +7,20 @@ import (
 	"github.com/undolog/undolog/effect"
 )
 
-// sweepStep is how many effects are looked at in one transaction, and how many may lie beyond the mark before
-// who lists what is open moves it.
-const sweepStep = 5000
+const (
+	// sweepAfter is how many effects may lie beyond the mark before who lists what is open moves it.
+	sweepAfter = 1000
+	// sweepStep is how many are looked at in one transaction.
+	sweepStep = 5000
+)
+
+// candidates are all effects that are open, and few that are not: what is on the account, and claims beyond
+// the mark that nothing has followed.
+const candidates = `
+	SELECT effect FROM open_effect
+	UNION ALL
+	SELECT n.seq FROM effect n
+	WHERE n.seq > (SELECT seq FROM mark) AND NOT EXISTS (SELECT 1 FROM transition WHERE effect = n.seq)`
 
 // account keeps open_effect: who lists what is open finds it there, or among the newest effects.
 func (t *tx) account(r *effect.Record) error {
@@ -30,7 +41,7 @@ func (t *tx) account(r *effect.Record) error {
 func (d *Driver) sweep(ctx context.Context) error {
 	for more := true; more; {
 		beyond, err := number(snapshot{ctx, d.readers}, `SELECT MAX(seq) - (SELECT seq FROM mark) FROM effect`)
-		if err != nil || beyond <= sweepStep {
+		if err != nil || beyond <= sweepAfter {
 			return err
 		}
 		err = d.writer.do(ctx, func(t *tx) (err error) {
@@ -61,10 +72,8 @@ func (t *tx) sweep() (moved bool, err error) {
 		args  []any
 	}{
 		{`DELETE FROM open_effect
-		  WHERE effect IN (SELECT o.effect FROM open_effect o
-		                   JOIN transition t ON t.effect = o.effect
-		                        AND t.ordinal = (SELECT MAX(ordinal) FROM transition WHERE effect = o.effect)
-		                   WHERE t.state NOT IN ('claimed', 'waiting', 'in_doubt', 'awaiting_approval'))`, nil},
+		  WHERE (SELECT state FROM transition WHERE effect = open_effect.effect ORDER BY ordinal DESC LIMIT 1)
+		        NOT IN ('claimed', 'waiting', 'in_doubt', 'awaiting_approval')`, nil},
 		{`INSERT OR IGNORE INTO open_effect (effect)
 		  SELECT e.seq FROM effect e
 		  WHERE e.seq > ? AND e.seq <= ? AND NOT EXISTS (SELECT 1 FROM transition WHERE effect = e.seq)`, []any{mark, next}},
