@@ -8,6 +8,10 @@ import (
 
 // The crash rounds wait most of the time, for leases to run out: more of them at a time cost nothing.
 func TestMain(m *testing.M) {
+	if os.Getenv(parrotEnv) != "" {
+		parrot()
+		return
+	}
 	flag.Parse()
 	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
 		if err := p.Value.Set("6"); err != nil {
