@@ -154,7 +154,7 @@ func TestRetry_resumedRun(t *testing.T) {
     lookalike: ask
 `)
 	run := func(run string, regenerated bool) []mcptest.Message {
-		agent := w.agent()
+		agent := w.agent("--hold", "0")
 		var answers []mcptest.Message
 		for i, c := range calls {
 			id, arguments := fmt.Sprint(i+1), c.arguments
@@ -176,8 +176,8 @@ func TestRetry_resumedRun(t *testing.T) {
 	for _, c := range calls {
 		w.wantEffects(c.tool, 1)
 	}
-	for _, m := range run("r2", false) { // another run asks, and nobody can say yes yet
-		wantOutcome(t, m, "denied")
+	for _, m := range run("r2", false) { // another run asks
+		wantOutcome(t, m, "approval_required")
 	}
 	for _, c := range calls {
 		w.wantEffects(c.tool, 1)

@@ -105,22 +105,35 @@ func TestWanted_idempotentRunsAgain(t *testing.T) {
 	w.wantEffects("set_limit", 3)
 }
 
+func TestWanted_anApprovedRepeatRuns(t *testing.T) {
+	w := newWorld(t).withPolicy(allowAll + "\n    repeat: ask\n")
+	agent := w.agent("--hold", "0")
+	agent.Call("1", "charge", charge10)
+	first := w.only("charge").ID
+	m := agent.Call("2", "charge", charge10)
+	wantOutcome(t, m, "approval_required")
+	w.wantEffects("charge", 1)
+	if _, reason := outcomeOf(t, m); !strings.Contains(reason, first) {
+		t.Errorf("the reason does not say what the call repeats: %s", reason)
+	}
+	w.ran("approve", w.pending()[0], "--reason", "a second parcel")
+	if m := agent.Call("3", "charge", charge10); m.Error != nil || replayed(t, m) {
+		t.Errorf("the approved repeat was not run: %s", m.Raw)
+	}
+	wantOutcome(t, agent.Call("4", "charge", charge10), "approval_required")
+	w.wantEffects("charge", 2)
+}
+
+// A run that was allowed before anybody asked is used once.
 func TestWanted_againLetsARepeatRun(t *testing.T) {
 	w := newWorld(t).withPolicy(allowAll + "\n    repeat: ask\n")
-	agent := w.agent()
+	agent := w.agent("--hold", "0")
 	agent.Call("1", "charge", charge10)
-	m := agent.Call("2", "charge", charge10)
-	wantOutcome(t, m, "denied")
-	w.wantEffects("charge", 1)
-	id := w.only("charge").ID
-	if _, reason := outcomeOf(t, m); !strings.Contains(reason, "undolog again "+id) {
-		t.Errorf("the refusal does not say how a person allows it: %s", reason)
-	}
-	w.ran("again", id, "--reason", "a second parcel")
-	if m := agent.Call("3", "charge", charge10); m.Error != nil || replayed(t, m) {
+	w.ran("again", w.only("charge").ID, "--reason", "a second parcel")
+	if m := agent.Call("2", "charge", charge10); m.Error != nil || replayed(t, m) {
 		t.Errorf("the allowed repeat was not run: %s", m.Raw)
 	}
-	wantOutcome(t, agent.Call("4", "charge", charge10), "denied")
+	wantOutcome(t, agent.Call("3", "charge", charge10), "approval_required")
 	w.wantEffects("charge", 2)
 }
 

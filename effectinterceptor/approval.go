@@ -149,8 +149,10 @@ func newHandle(r *effect.Record, id *effect.Identity) handle {
 	return handle{r.ID, r.Approval.Handle, tagOf(id.Complete), tagOf(r.Approval.Complete)}
 }
 
-// tagOf tells arguments apart within one handle.
-func tagOf(d effect.Digest) string { return hex.EncodeToString(d[:12]) }
+// tagLength is that of what tells arguments apart within one handle.
+const tagLength = 24
+
+func tagOf(d effect.Digest) string { return hex.EncodeToString(d[:tagLength/2]) }
 
 func (h handle) String() string {
 	return strings.Join([]string{h.effect, h.secret, h.call, h.shown}, ".")
@@ -158,7 +160,7 @@ func (h handle) String() string {
 
 func parseHandle(s string) (handle, bool) {
 	parts := strings.Split(s, ".")
-	if len(parts) != 4 || parts[0] == "" || parts[1] == "" {
+	if len(parts) != 4 || parts[0] == "" || parts[1] == "" || len(parts[2]) != tagLength || len(parts[3]) != tagLength {
 		return handle{}, false
 	}
 	return handle{parts[0], parts[1], parts[2], parts[3]}, true
