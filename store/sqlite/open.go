@@ -74,9 +74,11 @@ func (t *tx) sweep() (moved bool, err error) {
 		{`DELETE FROM open_effect
 		  WHERE (SELECT state FROM transition WHERE effect = open_effect.effect ORDER BY ordinal DESC LIMIT 1)
 		        NOT IN ('claimed', 'waiting', 'in_doubt', 'awaiting_approval')`, nil},
-		{`INSERT OR IGNORE INTO open_effect (effect)
-		  SELECT e.seq FROM effect e
-		  WHERE e.seq > ? AND e.seq <= ? AND NOT EXISTS (SELECT 1 FROM transition WHERE effect = e.seq)`, []any{mark, next}},
+		// Numbers are looked up among the moves, so that no page of arguments is read.
+		{`WITH RECURSIVE n (seq) AS (SELECT ? + 1 UNION ALL SELECT seq + 1 FROM n WHERE seq < ?)
+		  INSERT OR IGNORE INTO open_effect (effect)
+		  SELECT seq FROM n
+		  WHERE NOT EXISTS (SELECT 1 FROM transition WHERE effect = n.seq) AND EXISTS (SELECT 1 FROM effect WHERE seq = n.seq)`, []any{mark, next}},
 		{`UPDATE mark SET seq = ?`, []any{next}},
 	} {
 		if _, err := t.exec(s.query, s.args...); err != nil {

@@ -116,10 +116,10 @@ CREATE TABLE mark (
   seq INTEGER NOT NULL
 );
 
-INSERT INTO mark VALUES (1, 0);
+INSERT INTO mark SELECT 1, COALESCE(MAX(seq), 0) FROM effect;
 
 INSERT INTO open_effect
-SELECT t.effect
-FROM transition t
-WHERE t.ordinal = (SELECT MAX(ordinal) FROM transition WHERE effect = t.effect)
-  AND t.state IN ('claimed', 'waiting', 'in_doubt', 'awaiting_approval');
+SELECT e.seq
+FROM effect e
+WHERE COALESCE((SELECT state FROM transition WHERE effect = e.seq ORDER BY ordinal DESC LIMIT 1), e.state)
+      IN ('claimed', 'waiting', 'in_doubt', 'awaiting_approval');
