@@ -103,6 +103,9 @@ func runReadmeLine(t *testing.T, line string) {
 	}
 	w.dieAt("after-answer", "charge", charge10)
 	id := w.lost(t)
+	if strings.Contains(line, " approve ") || strings.Contains(line, " deny ") {
+		id = w.asked()
+	}
 	if strings.Contains(line, " again ") {
 		w.ran("resolve", id, "--committed")
 	}
@@ -117,13 +120,28 @@ func runReadmeLine(t *testing.T, line string) {
 	cmd.Dir = w.dir
 	cmd.Env = append(os.Environ(), "UNDOLOG_DB="+w.db, "MCP_TOKEN=Bearer x",
 		"PATH="+filepath.Dir(w.undolog)+":"+filepath.Dir(w.server[0])+":"+os.Getenv("PATH"))
-	if strings.Contains(line, "--http") || strings.Contains(line, "--follow") {
+	if strings.Contains(line, "--http") || strings.Contains(line, "--listen") || strings.Contains(line, "--follow") {
 		w.startsAndEnds(cmd, line)
 		return
 	}
 	if out, err := cmd.CombinedOutput(); err != nil && !strings.Contains(line, "--upstream") {
 		t.Errorf("%s: %v\n%s", line, err, out)
 	}
+}
+
+// asked leaves a call that waits for approval, and returns its id.
+func (w *world) asked() string {
+	w.t.Helper()
+	w.withPolicy("version: 1\ntools: [{tool: charge, tier: irreversible, approve: always}]\n")
+	agent := w.agent("--hold", "0")
+	wantOutcome(w.t, agent.Call("1", "charge", `{"account":"b","amount":20}`), "approval_required")
+	agent.CloseStdin()
+	agent.Wait()
+	for _, e := range w.log("--state", "awaiting_approval") {
+		return e.ID
+	}
+	w.t.Fatal("nothing waits for approval")
+	return ""
 }
 
 // startsAndEnds runs a command that goes on until it is told to end.
