@@ -167,3 +167,76 @@ func TestFaults_ConnectionCutWithinAClaim(t *testing.T) {
 		})
 	}
 }
+
+// What is noted to count for ever still counts within the limit's time only, and what may yet be given back is
+// not noted.
+func TestLimits_CountTheSameWhenItIsNoted(t *testing.T) {
+	db := pgtest.New(t)
+	const most = 120
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	d := open(t, db.URL, &postgres.Options{Now: func() time.Time { return now }})
+	c := asking(limited)
+	c.Limits[0].Max, c.Limits[0].Within = most*effect.Unit, time.Hour
+	begin := func(i int) *store.Begun {
+		t.Helper()
+		begun, err := d.Begin(t.Context(), under(t, c, fmt.Sprint(i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return begun
+	}
+	end := func(claim *effect.Claim, state effect.State) {
+		t.Helper()
+		m := commit(claim)
+		if m.State = state; state == effect.StateReleased {
+			m.Answer = effect.Answer{}
+		}
+		if _, err := d.Append(t.Context(), "default", m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var late []*effect.Claim
+	for i := range most {
+		if i == most/2 {
+			now = now.Add(30 * time.Minute)
+		}
+		claim := begin(i).Claim
+		if claim == nil {
+			t.Fatalf("call %d of %d is refused", i, most)
+		}
+		if i%10 == 0 {
+			late = append(late, claim)
+		} else {
+			end(claim, effect.StateCommitted)
+		}
+	}
+	if v := begin(most).Verdict; v.Action != effect.ActLimit {
+		t.Errorf("one more: %s", v.Action)
+	}
+	for _, claim := range late {
+		end(claim, effect.StateReleased)
+	}
+	for i := range late {
+		if begin(most+i).Claim == nil {
+			t.Errorf("call %d is refused after %d have given back", i, len(late))
+		}
+	}
+	if v := begin(2 * most).Verdict; v.Action != effect.ActLimit {
+		t.Errorf("one more: %s", v.Action)
+	}
+	now = now.Add(30 * time.Minute) // the first half is over
+	for i := range most/2 - len(late)/2 {
+		if begin(3*most+i).Claim == nil {
+			t.Fatalf("call %d is refused when the first half is over", i)
+		}
+	}
+	if v := begin(4 * most).Verdict; v.Action != effect.ActLimit {
+		t.Errorf("one more: %s", v.Action)
+	}
+	var counted int
+	conn := connect(t, db.URL)
+	execute(t, conn, `SELECT set_config('undolog.tenant', 'default', false)`)
+	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM undolog.spend WHERE counted`).Scan(&counted); err != nil || counted == 0 {
+		t.Errorf("%d noted to count, %v", counted, err)
+	}
+}

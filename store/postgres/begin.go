@@ -54,6 +54,8 @@ type begin struct {
 	sent   effect.Verdict // of the last claim or request that was tried, and perhaps made
 	tried  string         // effect of the last claim that was tried
 	alone  bool           // an insert has waited for a lock in vain
+
+	uncounted int64 // effects whose spends count for ever, and are not noted to
 }
 
 // try claims a call that seems to be new, and else decides on what the log has of it, until what it decides
@@ -221,7 +223,7 @@ func (b *begin) reclaim(ctx context.Context, s sender, v effect.Verdict, latest 
 		read: readTime(&at),
 	}}
 	if begins && len(b.p.Spends) > 0 {
-		statements = append(statements, b.spend(effectID)) // undone with the transaction when the claim is lost
+		statements = append(statements, b.spend(effectID)...) // undone with the transaction when the claim is lost
 	}
 	err := asTenant(ctx, s, r.Tenant, statements...)
 	switch {
@@ -248,7 +250,7 @@ func (b *begin) insertIn(ctx context.Context, s sender, v effect.Verdict, f *fac
 		statements = append(statements, b.useGrant(&v, f))
 	}
 	if len(b.p.Spends) > 0 {
-		statements = append(statements, b.spend(b.id))
+		statements = append(statements, b.spend(b.id)...)
 	}
 	if err := asTenant(ctx, s, b.p.Tenant(), statements...); err != nil {
 		return nil, fmt.Errorf("insert effect %s: %w", b.p.ID, err)

@@ -60,20 +60,23 @@ CREATE TABLE undolog.revocation (
 );
 
 -- What the last claim of an effect took from a limit, in millionths of a unit; whether it counts is the effect's
--- state to say. account is a hash of tenant, limit and subject, which are of any length. Who claims holds the
--- account's advisory lock from before it adds up what was spent until it commits.
+-- state to say, until counted says that it does for ever. account is a hash of tenant, limit and subject, which
+-- are of any length. Who writes holds the account's advisory lock from before it adds up what was spent until it
+-- commits.
 CREATE TABLE undolog.spend (
   account    bytea       NOT NULL CHECK (octet_length(account) = 32),
   effect     uuid        NOT NULL,
   at         timestamptz NOT NULL,
   units      bigint      NOT NULL CHECK (units >= 0),
+  counted    boolean     NOT NULL DEFAULT false,
   tenant     text        NOT NULL CHECK (tenant <> ''),
   limit_name text        NOT NULL,
   subject    text        NOT NULL,
-  PRIMARY KEY (effect, account)
+  PRIMARY KEY (account, effect)
 );
 
-CREATE INDEX spend_account ON undolog.spend (account, at);
+CREATE INDEX spend_counted ON undolog.spend (account, at) INCLUDE (units, tenant) WHERE counted;
+CREATE INDEX spend_uncounted ON undolog.spend (account, at) WHERE NOT counted;
 
 -- What is open, so that it is listed without reading all that is settled. A row says that this move left its
 -- effect open; any later move makes it obsolete. Of every effect that is open its last move has one, unless the
