@@ -129,6 +129,7 @@ type Filter struct {
 	Tool   string         // a glob: * and ?
 	States []effect.State // as they are now (see effect.Record.StateAt)
 	Open   bool           // recorded as open (see effect.State.IsOpen), whatever a clock says of it since
+	Writes bool           // no reads
 	Since  time.Time
 	Before int64 // Seq below this; zero: from the newest
 	After  int64 // Seq above this, for following: Ordered then; zero: none

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/undolog/undolog/effect"
 )
@@ -42,12 +41,11 @@ func (l *Log) Show(ctx context.Context, tenant, id string) (*Shown, error) {
 func (l *Log) Pending(ctx context.Context, tenant string, limit int) ([]*effect.Record, error) {
 	records, err := l.driver.Effects(ctx, &Filter{Tenant: tenant, Limit: limit, States: []effect.State{
 		effect.StateInDoubt, effect.StateWaiting, effect.StateAwaitingApproval,
-	}})
+	}, Writes: true}) // a lost read changed nothing
 	if err != nil {
 		return nil, fmt.Errorf("list pending effects: %w", err)
 	}
-	isRead := func(r *effect.Record) bool { return r.Tier == effect.TierRead } // a lost read changed nothing
-	return slices.DeleteFunc(records, isRead), nil
+	return records, nil
 }
 
 // Events returns events that moved no state, oldest first, with Seq above after.

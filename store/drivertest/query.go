@@ -222,6 +222,19 @@ func testQuery(t *testing.T, h Harness) {
 			t.Errorf("Pending (-want +got)\n%s", diff)
 		}
 	})
+	t.Run("lost reads hide nothing that is pending", func(t *testing.T) {
+		for range 3 {
+			p.RecordRead(&effect.Record{Principal: "agent:a", Server: "payments", Tool: "get", Rule: effect.RuleWindow, State: effect.StateInDoubt})
+		}
+		p.flushed(w)
+		pending, err := p.Pending(t.Context(), "default", 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"waiting", "lost", "dead"}, listed(pending)); diff != "" {
+			t.Errorf("Pending (-want +got)\n%s", diff)
+		}
+	})
 	t.Run("nothing is not found", func(t *testing.T) {
 		if _, err := p.Show(t.Context(), "default", "nothing"); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("Show = %v, want ErrNotFound", err)

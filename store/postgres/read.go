@@ -128,6 +128,9 @@ func conditions(f *store.Filter, now pgtype.Timestamptz, mark int64) (string, []
 	if f.Tool != "" {
 		add(`e.tool LIKE $%d`, likeGlob(text(f.Tool)))
 	}
+	if f.Writes {
+		where = append(where, `e.tier <> 'read'`)
+	}
 	if !f.Since.IsZero() {
 		add(`e.created_at >= $%d`, timestamp(f.Since))
 	}

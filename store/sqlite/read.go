@@ -84,6 +84,9 @@ func conditions(f *store.Filter, now int64) (string, []any) {
 	if f.Tool != "" {
 		add(`e.tool GLOB`, strings.ReplaceAll(f.Tool, "[", "[[]")) // classes are no part of our globs
 	}
+	if f.Writes {
+		where = append(where, `e.tier <> 'read'`)
+	}
 	if !f.Since.IsZero() {
 		add(`e.created_at >=`, micros(f.Since))
 	}
