@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -104,7 +105,7 @@ func runUI(cmd *cobra.Command, f *uiFlags) (err error) {
 		return errors.Join(err, l.Close())
 	}
 	defer stop()
-	fmt.Fprintf(cmd.ErrOrStderr(), "undolog: listening on %s; effects in %s\n", base, log.place)
+	fmt.Fprintf(cmd.ErrOrStderr(), "undolog: effects in %s\nundolog: listening on %s\n", log.place, strings.TrimSuffix(base.String(), "/"))
 	if f.tokens == "" {
 		ui.invite(approvers[0].Name)
 	}
