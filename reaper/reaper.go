@@ -112,7 +112,7 @@ const page = 500
 
 func (r *Reaper) tenant(ctx context.Context, tenant string, done *Done) error {
 	var failed []error
-	for filter := (&store.Filter{Tenant: tenant, Open: true, Limit: page}); ; {
+	for filter := (&store.Filter{Tenant: tenant, Open: true, Writes: true, Limit: page}); ; {
 		list, err := r.log.List(ctx, filter)
 		if err != nil {
 			return errors.Join(append(failed, err)...)
@@ -176,7 +176,7 @@ func (r *Reaper) expire(ctx context.Context, e *effect.Record, state effect.Stat
 const maxProbePause = time.Hour
 
 func (r *Reaper) probe(ctx context.Context, e *effect.Record, done *Done) error {
-	if r.opts.Probe == nil || e.Tier == effect.TierRead {
+	if r.opts.Probe == nil {
 		return nil
 	}
 	t, now := r.tries[e.ID], r.log.Now()

@@ -32,7 +32,7 @@ func requestToJSON(a *effect.Approval) *requestJSON {
 	}
 	return &requestJSON{
 		ID: a.ID, RequestedAt: a.RequestedAt, DecideUntil: a.DecideUntil, UseUntil: a.UseUntil, Quorum: a.Quorum,
-		Approvers: a.Approvers, Digest: a.Complete.String(), Why: a.Why, Edited: a.Arguments != nil, Votes: a.Votes, Last: a.Last,
+		Approvers: a.Approvers, Digest: a.Complete.String(), Why: a.Why, Edited: a.IsEdited(), Votes: a.Votes, Last: a.Last,
 	}
 }
 
@@ -106,7 +106,7 @@ func approvalWord(a *effect.Approval) string {
 	switch {
 	case a.IsApproved():
 		return "approved, not used"
-	case a.Arguments != nil:
+	case a.IsEdited():
 		return fmt.Sprintf("edited, %d of %d", len(a.Votes), a.Quorum)
 	case a.Quorum > 1:
 		return fmt.Sprintf("%d of %d", len(a.Votes), a.Quorum)

@@ -143,7 +143,11 @@ func printApproval(w io.Writer, p palette, r *effect.Record, now time.Time) erro
 		return err
 	}
 	if a.Arguments != nil {
-		fmt.Fprintf(w, "\n%s\n%s\n", p.bold("arguments as edited, which are sent"), printable(string(a.Arguments)))
+		heading := "arguments as they were asked about, which are sent"
+		if a.IsEdited() {
+			heading = "arguments as edited, which are sent"
+		}
+		fmt.Fprintf(w, "\n%s\n%s\n", p.bold(heading), printable(string(a.Arguments)))
 	}
 	return nil
 }
