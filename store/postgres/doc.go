@@ -12,10 +12,10 @@
 // belongs to a session, so that PgBouncer's transaction mode is as good as a connection of one's own, and
 // no connection is held while a tool runs.
 //
-// Writes of many callers are grouped into one transaction, without waiting for more; a lone caller sends
-// its own. A group in which something fails is sent again one by one. When a commit is not answered, the
-// write is tried again under the same identity until the database says whose it is: a write that was done
-// is found, never done twice.
+// Writes of many callers are grouped into one transaction, and so are the questions of calls that are known;
+// who is alone waits for nobody. A group of writes in which something fails is sent again one by one. When a
+// commit is not answered, the write is tried again under the same identity until the database says whose it
+// is: a write that was done is found, never done twice.
 //
 // Tenants are kept apart by row-level security that holds for the owner of the tables too. Each transaction
 // sets its tenant for itself; without one nothing is seen. Open refuses a role that policies do not bind.

@@ -128,6 +128,43 @@ const selectLookalike = `
 // facts gathers what effect.Decide wants to know, and no more than this call needs.
 func (b *begin) facts(ctx context.Context, s sender) (*facts, error) {
 	f := &facts{}
+	if err := b.gather(ctx, s, f); err != nil {
+		return nil, err
+	}
+	f.Now = f.Now.UTC()
+	if now := b.driver.clock.param(); now.Valid {
+		f.Now = now.Time
+	}
+	f.Latest, f.Again = f.latest.Record, f.grant.Valid
+	if f.Latest != nil {
+		b.know(f.Latest)
+		return f, b.askMore(ctx, s, f)
+	}
+	if f.Lookalike, f.LookalikeAgain = f.lookalike.Record, f.likeGrant.Valid; f.Lookalike != nil {
+		b.p.Know(f.Lookalike)
+	}
+	return f, nil
+}
+
+// gather reads the facts in one round trip, with others who want nothing but the newest generation of their calls.
+func (b *begin) gather(ctx context.Context, s sender, f *facts) error {
+	if s == sender(b.driver.pool) && b.wantsLatestOnly() {
+		q := &read{tenant: b.p.Tenant(), signature: b.p.Identity.Signature}
+		err := b.driver.reads.do(ctx, q)
+		if err == nil {
+			f.latest, f.grant, f.Now = q.latest, q.grant, q.at
+		}
+		return err
+	}
+	return asTenantAt(ctx, s, b.p.Tenant(), &f.Now, b.questions(f)...)
+}
+
+func (b *begin) wantsLatestOnly() bool {
+	return b.known && !b.p.Identity.Signature.IsZero() && !b.p.Contract.AsksGrants() && len(b.p.Spends) == 0
+}
+
+// questions are the statements that find out about the call.
+func (b *begin) questions(f *facts) []statement {
 	now := b.driver.clock.param()
 	statements := []statement{b.askLatest(f)}
 	if b.p.Contract.AsksGrants() {
@@ -143,22 +180,7 @@ func (b *begin) facts(ctx context.Context, s sender) (*facts, error) {
 			read: readRecord(&f.lookalike, &f.likeGrant),
 		})
 	}
-	if err := asTenantAt(ctx, s, b.p.Tenant(), &f.Now, statements...); err != nil {
-		return nil, err
-	}
-	f.Now = f.Now.UTC()
-	if now.Valid {
-		f.Now = now.Time
-	}
-	f.Latest, f.Again = f.latest.Record, f.grant.Valid
-	if f.Latest != nil {
-		b.know(f.Latest)
-		return f, b.askMore(ctx, s, f)
-	}
-	if f.Lookalike, f.LookalikeAgain = f.lookalike.Record, f.likeGrant.Valid; f.Lookalike != nil {
-		b.p.Know(f.Lookalike)
-	}
-	return f, nil
+	return statements
 }
 
 // know also remembers that the signature is there to stay.

@@ -65,6 +65,26 @@ func TestGroups(t *testing.T) {
 			t.Errorf("%d calls failed, want %d", failed.Load(), n/32)
 		}
 	})
+	t.Run("replays of many are read together, and each gets its own", func(t *testing.T) {
+		d := open(t, pgtest.New(t).URL, nil)
+		tenant := func(i int) string { return fmt.Sprint("tenant-", i%3) }
+		const calls = 30
+		var ids [calls]string
+		for i := range calls {
+			claim := claimed(t, d, keyed(t, tenant(i), fmt.Sprint(i)))
+			if _, err := d.Append(t.Context(), tenant(i), commit(claim)); err != nil {
+				t.Fatal(err)
+			}
+			ids[i] = claim.Effect
+		}
+		share(640, 64, func(n int) {
+			i := n * 7 % calls
+			begun, err := d.Begin(t.Context(), keyed(t, tenant(i), fmt.Sprint(i)))
+			if err != nil || begun.Verdict.Action != effect.ActReplay || begun.Record.ID != ids[i] || string(begun.Record.Answer.Body) != `{"ok":1}` {
+				t.Errorf("Begin = %+v, %v", begun, err)
+			}
+		})
+	})
 	t.Run("who has left before is left out", func(t *testing.T) {
 		d := open(t, pgtest.New(t).URL, nil)
 		gone, cancel := context.WithCancel(t.Context())

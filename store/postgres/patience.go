@@ -22,13 +22,12 @@ func (d *Driver) persist(ctx context.Context, write func(context.Context) error)
 
 // retry runs what can be run again until the database answers, the caller's context ends, or patience does.
 func (d *Driver) retry(caller context.Context, run func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(caller, d.patience)
-	defer cancel()
+	deadline := time.Now().Add(d.patience)
 	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		if d.closed.Load() {
 			return store.ErrClosed
 		}
-		err := d.try(ctx, run)
+		err := d.try(caller, deadline, run)
 		switch {
 		case err == nil:
 			return nil
@@ -38,27 +37,26 @@ func (d *Driver) retry(caller context.Context, run func(context.Context) error) 
 			return explain(err)
 		}
 		d.learnMode(err)
-		if !sleep(ctx, pause/2+rand.N(pause)) {
+		sleep(caller, min(pause/2+rand.N(pause), time.Until(deadline)))
+		if caller.Err() != nil || !time.Now().Before(deadline) {
 			return cmp.Or(caller.Err(), fmt.Errorf("%w: %w", store.ErrUnreachable, err))
 		}
 	}
 }
 
 // try bounds one attempt, so that a database that has gone silent leaves time for others.
-func (d *Driver) try(ctx context.Context, run func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, d.patience/3)
+func (d *Driver) try(ctx context.Context, deadline time.Time, run func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, min(d.patience/3, time.Until(deadline)))
 	defer cancel()
 	return run(ctx)
 }
 
-// sleep reports false when the context ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
+// sleep ends early when the context does.
+func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
 	case <-ctx.Done():
-		return false
 	}
 }

@@ -36,6 +36,7 @@ type Driver struct {
 
 	pool    *pgxpool.Pool
 	writes  writes
+	reads   reads
 	known   known
 	beating singleflight.Group
 	turning places
@@ -71,8 +72,9 @@ func newDriver(opts *Options) *Driver {
 	if d.patience <= 0 {
 		d.patience = 30 * time.Second
 	}
-	d.writes.driver = d
+	d.writes.init(d)
 	d.orphans.init(d)
+	d.reads.init(d)
 	return d
 }
 
@@ -134,7 +136,7 @@ func (d *Driver) Stats() Stats {
 	return Stats{
 		MaxConns: s.MaxConns(), TotalConns: s.TotalConns(), IdleConns: s.IdleConns(), UsedConns: s.AcquiredConns(),
 		Acquired: s.AcquireCount(), AcquireWait: s.AcquireDuration(),
-		Groups: d.writes.groups.Load(), Grouped: d.writes.grouped.Load(),
+		Groups: d.writes.sent.Load(), Grouped: d.writes.rows.Load(),
 	}
 }
 
@@ -149,6 +151,7 @@ func (d *Driver) Close() error {
 	}
 	d.orphans.close()
 	d.writes.wait()
+	d.reads.wait()
 	d.pool.Close()
 	return nil
 }

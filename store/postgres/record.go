@@ -13,7 +13,8 @@ import (
 
 // recordColumns and recordTables read an effect with its last transition, its owner's heartbeat, its
 // delivery, its approval and, when the last move brought no answer, the last one that came. The first transition
-// is in the effect's own row.
+// is in the effect's own row. Each is a look into an index for each effect, under every plan: without the limits
+// a table whose statistics are young could be read whole.
 const (
 	recordColumns = `
 	  e.seq, e.id, e.tenant, e.principal, e.session, e.trace, e.server, e.tool, e.tier, e.rule, e.scope,
@@ -31,8 +32,10 @@ const (
 	  WHERE t.ordinal >= 2 AND t.answer_kind = '' AND effect = e.id AND answer_kind <> ''
 	  ORDER BY ordinal DESC
 	  LIMIT 1) a ON true
-	LEFT JOIN undolog.owner o ON o.id = COALESCE(t.owner, e.owner)
-	LEFT JOIN undolog.delivery d ON d.effect = e.id
+	LEFT JOIN LATERAL (
+	  SELECT until FROM undolog.owner WHERE id = COALESCE(t.owner, e.owner) LIMIT 1) o ON true
+	LEFT JOIN LATERAL (
+	  SELECT at FROM undolog.delivery WHERE effect = e.id LIMIT 1) d ON true
 	LEFT JOIN LATERAL (
 	  SELECT until, approved, document, edited FROM undolog.approval
 	  WHERE effect = e.id AND attempt = COALESCE(t.attempt, 1)
