@@ -1,12 +1,14 @@
 package postgres_test
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/internal/pgtest"
@@ -208,4 +210,46 @@ func TestSchema_RowsAreFinal(t *testing.T) {
 		}
 	}
 	assertHistory(t, d, claim, effect.StateClaimed, effect.StateCommitted)
+}
+
+// What a table's CHECKs would say is said by triggers; see migration 2.
+func TestSchema_UnsoundRowsAreRefused(t *testing.T) {
+	db := pgtest.New(t)
+	d := open(t, db.URL, nil)
+	claim := claimed(t, d, keyed(t, "default", "k"))
+	if _, err := d.Append(t.Context(), "default", commit(claim)); err != nil {
+		t.Fatal(err)
+	}
+	conn := connect(t, db.URL)
+	execute(t, conn, `SELECT set_config('undolog.tenant', 'default', false)`)
+	for table, rows := range map[string]struct {
+		sound   string
+		unsound []string
+	}{
+		"effect": {`id = gen_random_uuid(), generation = generation + 1`, []string{
+			`tenant = ''`, `generation = 0`, `state = 'committed'`, `signature = 'short'`, `signature = NULL`, `rule = 'none'`,
+			`window_signature = 'short'`, `args_digest = 'short'`, `complete = 'short'`, `caller = NULL`, `tier = 'read'`, `run = 'r'`, `run_hash = 1`,
+		}},
+		"transition": {`ordinal = ordinal + 1`, []string{
+			`tenant = ''`, `ordinal = 0`, `attempt = 0`, `answer_kind = 'other'`, `answer_kind = ''`, `answer = NULL`, `position = 1`, `caller = 1`,
+			`state = 'claimed', position = 1`,
+		}},
+	} {
+		insert := `INSERT INTO undolog.` + table + ` SELECT * FROM changed`
+		for _, change := range append([]string{""}, rows.unsound...) {
+			execute(t, conn, `CREATE TEMPORARY TABLE changed AS SELECT * FROM undolog.`+table+` LIMIT 1`)
+			execute(t, conn, `UPDATE changed SET `+rows.sound)
+			if change == "" {
+				execute(t, conn, insert)
+			} else {
+				execute(t, conn, `UPDATE changed SET `+change)
+				const checkViolation = "23514"
+				_, err := conn.Exec(t.Context(), insert)
+				if refusal, ok := errors.AsType[*pgconn.PgError](err); !ok || refusal.Code != checkViolation {
+					t.Errorf("%s with %s: %v", table, change, err)
+				}
+			}
+			execute(t, conn, `DROP TABLE changed`)
+		}
+	}
 }
