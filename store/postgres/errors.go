@@ -13,6 +13,7 @@ import (
 
 // SQLSTATE codes (PostgreSQL, appendix A) that are told apart here.
 const (
+	protocolViolation    = "08P01"
 	uniqueViolation      = "23505"
 	undefinedTable       = "42P01"
 	invalidSchema        = "3F000"

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -17,11 +18,19 @@ import (
 const maxConns = 16
 
 // mode is how statements are sent. Prepared ones cost the server least, and cannot be used through a
-// pooler that shares connections by transaction; unprepared ones still take one round trip.
+// pooler that shares connections by transaction; unprepared ones still take one round trip. Such a pooler takes no
+// settings for a connection either: transactions then say them.
 type mode struct {
 	chosen     bool // by the URL
 	unprepared atomic.Bool
+	untuned    atomic.Bool
 }
+
+// tuning is how statements are planned: once, and with indexes; see queueTenant.
+var tuning = map[string]string{"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
+
+// isTuned reports whether connections are planned for as tuning says without being told again.
+func (m *mode) isTuned() bool { return !m.untuned.Load() }
 
 // config reads the URL and has each new connection use the mode of that moment.
 func (d *Driver) config(address string) (*pgxpool.Config, error) {
@@ -41,9 +50,30 @@ func (d *Driver) config(address string) (*pgxpool.Config, error) {
 		if d.mode.unprepared.Load() {
 			c.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 		}
+		if d.mode.isTuned() {
+			maps.Copy(c.RuntimeParams, tuning)
+		}
 		return nil
 	}
+	config.AfterConnect = d.checkTuning
 	return config, nil
+}
+
+// checkTuning finds out whether a pooler has kept the tuning to itself.
+func (d *Driver) checkTuning(ctx context.Context, conn *pgx.Conn) error {
+	if !d.mode.isTuned() {
+		return nil
+	}
+	for name, value := range tuning {
+		var is string
+		if err := conn.QueryRow(ctx, `SELECT current_setting($1)`, pgx.QueryExecModeExec, name).Scan(&is); err != nil {
+			return err
+		}
+		if is != value {
+			d.mode.untuned.Store(true)
+		}
+	}
+	return nil
 }
 
 // leaveStandby closes a connection that only reads: it leads to a server that was the primary, and would stay
@@ -63,8 +93,11 @@ func names(address, parameter string) bool {
 }
 
 // learnMode stops preparing statements when an error shows that what is prepared on a connection is not
-// there when it is run.
+// there when it is run, and tuning connections when one is refused for it.
 func (d *Driver) learnMode(err error) {
+	if code(err) == protocolViolation {
+		d.mode.untuned.Store(true)
+	}
 	if d.mode.chosen || !isPreparedElsewhere(err) || d.mode.unprepared.Swap(true) {
 		return
 	}

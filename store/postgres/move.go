@@ -62,30 +62,40 @@ func (c *moveRows) add(row *moveRow) {
 	c.answers = append(c.answers, answerBody(m.Answer))
 }
 
-const (
-	insertMoves = intoTransition + `
+var (
+	insertMoves = intoTransition("$1::text") + `
 	FROM unnest(
 	  $3::uuid[], $4::integer[], $5::integer[], $6::timestamptz[],
-	  $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::boolean[], $14::bytea[])` + ifNext
+	  $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::boolean[], $14::bytea[])` + ifNext("")
 
-	// insertMoveOne is the same for one row.
-	insertMoveOne = intoTransition + `
-	FROM (VALUES (
+	// insertOneMove is the same for one row, and insertMoveAlone a whole transaction.
+	insertOneMove = intoTransition("$1::text") + `
+	FROM (VALUES (` + oneMove + `))` + ifNext("")
+	insertMoveAlone = intoTransition("n.tenant") + `
+	FROM (VALUES (` + inOwnName + `,` + oneMove + `))` + ifNext("tenant, lock_timeout, ")
+)
+
+const oneMove = `
 	  $3::uuid, $4::integer, $5::integer, $6::timestamptz,
-	  $7::text, $8::text, $9::text, $10::text, $11::text, $12::text, $13::boolean, $14::bytea))` + ifNext
+	  $7::text, $8::text, $9::text, $10::text, $11::text, $12::text, $13::boolean, $14::bytea`
 
-	intoTransition = `
+// intoTransition inserts rows n as the tenant.
+func intoTransition(tenant string) string {
+	return `
 	INSERT INTO undolog.transition (
 	  effect, ordinal, attempt, at, is_error, tenant, state, owner, by, reason, continuation, answer_kind, answer)
 	SELECT
-	  n.effect, n.ordinal, n.attempt, COALESCE(n.at, $2::timestamptz, now()), n.is_error, $1::text,
+	  n.effect, n.ordinal, n.attempt, COALESCE(n.at, $2::timestamptz, now()), n.is_error, ` + tenant + `,
 	  n.state::undolog.state, n.owner, n.by, n.reason, n.continuation, n.answer_kind, n.answer`
+}
 
-	ifNext = `
-	  AS n(effect, ordinal, attempt, at, state, owner, by, reason, continuation, answer_kind, is_error, answer)
+// ifNext names the columns of n, of which these come first.
+func ifNext(first string) string {
+	return `
+	  AS n(` + first + `effect, ordinal, attempt, at, state, owner, by, reason, continuation, answer_kind, is_error, answer)
 	ON CONFLICT (effect, ordinal) DO NOTHING
 	RETURNING effect, ordinal, at`
-)
+}
 
 // insert returns the statement for one tenant's moves; won is told of each that was inserted.
 func (c *moveRows) insert(tenant string, now pgtype.Timestamptz, won func(key moveKey, at time.Time)) statement {
@@ -99,11 +109,11 @@ func (c *moveRows) insert(tenant string, now pgtype.Timestamptz, won func(key mo
 	}
 }
 
-// insert returns the statement for this move alone.
-func (row *moveRow) insert(tenant string, now pgtype.Timestamptz, won func(key moveKey, at time.Time)) statement {
+// insert returns the statement for this move, which is insertOneMove or insertMoveAlone.
+func (row *moveRow) insert(sql, tenant string, now pgtype.Timestamptz, won func(key moveKey, at time.Time)) statement {
 	m := row.move
 	return statement{
-		sql: insertMoveOne,
+		sql: sql,
 		args: []any{
 			text(tenant), now, pgtype.UUID{Bytes: row.id, Valid: true}, int32(m.Ordinal), int32(m.Attempt), timestamp(m.At),
 			string(m.State), text(cmp.Or(m.Owner, row.owner)), text(m.By), text(m.Reason), text(m.Continuation),

@@ -87,25 +87,35 @@ func (c *effectRows) add(row *effectRow, place int) {
 // which such a call would be, is there. Look-alikes are asked about. The questions are scalar on purpose: each
 // is a look into an index for each row, under every plan, where an anti-join may become a scan of the table
 // while statistics are young.
-const (
-	insertEffects = intoEffect + `
+var (
+	insertEffects = intoEffect("$1::text") + `
 	FROM unnest(
 	  $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::timestamptz[], $10::integer[],
 	  $11::bytea[], $12::bytea[], $13::bytea[], $14::bytea[],
 	  $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[], $21::text[], $22::text[],
 	  $23::text[], $24::text[], $25::text[], $26::text[], $27::text[], $28::text[], $29::text[],
-	  $30::bytea[], $31::boolean[])` + ifNew
+	  $30::bytea[], $31::boolean[])` + ifNew("")
 
 	// insertEffect is the same for one row, which costs the server half as much.
-	insertEffect = intoEffect + `
-	FROM (VALUES (
+	insertEffect = intoEffect("$1::text") + `
+	FROM (VALUES (` + oneEffect + `))` + ifNew("")
+
+	// insertEffectAlone is a whole transaction: it says itself what queueTenant says before others. The values are
+	// there before anything is asked or written by them.
+	insertEffectAlone = intoEffect("n.tenant") + `
+	FROM (VALUES (` + inOwnName + `,` + oneEffect + `))` + ifNew("tenant, lock_timeout, ")
+)
+
+const oneEffect = `
 	  $3::uuid, $4::bigint, $5::bigint, $6::bigint, $7::bigint, $8::bigint, $9::timestamptz, $10::integer,
 	  $11::bytea, $12::bytea, $13::bytea, $14::bytea,
 	  $15::text, $16::text, $17::text, $18::text, $19::text, $20::text, $21::text, $22::text,
 	  $23::text, $24::text, $25::text, $26::text, $27::text, $28::text, $29::text,
-	  $30::bytea, $31::boolean))` + ifNew
+	  $30::bytea, $31::boolean`
 
-	intoEffect = `
+// intoEffect inserts rows n as the tenant.
+func intoEffect(tenant string) string {
+	return `
 	INSERT INTO undolog.effect (
 	  id, seq, caller, run_hash, created_at, lease_until, timeout_at, generation, signature, window_signature,
 	  args_digest, complete, tenant, principal, session, trace, server, tool, tier, rule, scope,
@@ -116,12 +126,15 @@ const (
 	  COALESCE(n.at, $2::timestamptz, now()) + n.lease * interval '1 microsecond',
 	  COALESCE(n.at, $2::timestamptz, now()) + n.timeout * interval '1 microsecond',
 	  n.generation, n.signature, n.window_signature,
-	  n.args_digest, n.complete, $1::text, n.principal, n.session, n.trace, n.server, n.tool,
+	  n.args_digest, n.complete, ` + tenant + `, n.principal, n.session, n.trace, n.server, n.tool,
 	  n.tier::undolog.tier, n.rule::undolog.rule, n.scope,
 	  n.key, n.run, n.occurrence, n.policy, n.source, n.lookalike_of, 'claimed', n.owner, n.arguments`
+}
 
-	ifNew = `
-	  AS n(id, place, caller, run_hash, lease, timeout, at, generation,
+// ifNew names the columns of n, of which these come first.
+func ifNew(first string) string {
+	return `
+	  AS n(` + first + `id, place, caller, run_hash, lease, timeout, at, generation,
 	       signature, window_signature, args_digest, complete,
 	       principal, session, trace, server, tool, tier, rule, scope,
 	       key, run, occurrence, policy, source, lookalike_of, owner,
@@ -133,7 +146,7 @@ const (
 	       OR (SELECT true FROM undolog.effect e WHERE e.signature = n.window_signature LIMIT 1) IS NULL)
 	ON CONFLICT DO NOTHING
 	RETURNING id, seq, created_at`
-)
+}
 
 // insert returns the statement for one tenant's rows; won is told of each that was inserted.
 func (c *effectRows) insert(tenant string, now pgtype.Timestamptz, won func(id uuid.UUID, seq int64, at time.Time)) statement {
@@ -150,11 +163,11 @@ func (c *effectRows) insert(tenant string, now pgtype.Timestamptz, won func(id u
 	}
 }
 
-// insert returns the statement for this row alone.
-func (row *effectRow) insert(tenant string, now pgtype.Timestamptz, won func(id uuid.UUID, seq int64, at time.Time)) statement {
+// insert returns the statement for this row, which is insertEffect or insertEffectAlone.
+func (row *effectRow) insert(sql, tenant string, now pgtype.Timestamptz, won func(id uuid.UUID, seq int64, at time.Time)) statement {
 	r := row.record
 	return statement{
-		sql: insertEffect,
+		sql: sql,
 		args: []any{
 			text(tenant), now, pgtype.UUID{Bytes: row.id, Valid: true}, int64(0), caller(r), runHash(r.Run), micros(row.lease),
 			micros(row.timeout), timestamp(row.at), int32(r.Generation), blob(r.Signature), blob(r.Window), r.ArgsDigest[:], r.Complete[:],

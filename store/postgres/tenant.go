@@ -50,6 +50,10 @@ func queueTenant(b *pgx.Batch, tenant string) *pgx.QueuedQuery {
 		       set_config('enable_seqscan', 'off', true), set_config('lock_timeout', '2s', true), now()`, text(tenant))
 }
 
+// inOwnName are the values with which a statement that is a transaction of its own says what queueTenant says:
+// the tenant, and how long to wait for others. How it is planned the connection must say.
+const inOwnName = `set_config('undolog.tenant', $1, true), set_config('lock_timeout', '2s', true)`
+
 func queue(b *pgx.Batch, st statement) {
 	q := b.Queue(st.sql, st.args...)
 	if st.read != nil {

@@ -88,9 +88,13 @@ func (w *writes) fill(b *pgx.Batch, group []*write) {
 
 func (w *writes) fillTenant(b *pgx.Batch, group []*write) {
 	tenant, now := group[0].tenant, w.driver.clock.param()
+	if len(group) == 1 && w.driver.mode.isTuned() {
+		queue(b, group[0].insert(insertEffectAlone, insertMoveAlone, now))
+		return
+	}
 	queueTenant(b, tenant)
 	if len(group) == 1 {
-		queue(b, group[0].lone(now))
+		queue(b, group[0].insert(insertEffect, insertOneMove, now))
 		return
 	}
 	effects, moves := map[uuid.UUID]*write{}, map[moveKey]*write{}
@@ -114,13 +118,13 @@ func (w *writes) fillTenant(b *pgx.Batch, group []*write) {
 	}
 }
 
-// lone is the statement of a write with no other of its tenant's beside it.
-func (r *write) lone(now pgtype.Timestamptz) statement {
+// insert is the statement of a write with no other of its tenant's beside it.
+func (r *write) insert(intoEffect, intoTransition string, now pgtype.Timestamptz) statement {
 	r.won = false // it may have been tried before
 	if r.effect != nil {
-		return r.effect.insert(r.tenant, now, func(_ uuid.UUID, seq int64, at time.Time) { r.win(seq, at) })
+		return r.effect.insert(intoEffect, r.tenant, now, func(_ uuid.UUID, seq int64, at time.Time) { r.win(seq, at) })
 	}
-	return r.move.insert(r.tenant, now, func(_ moveKey, at time.Time) { r.win(0, at) })
+	return r.move.insert(intoTransition, r.tenant, now, func(_ moveKey, at time.Time) { r.win(0, at) })
 }
 
 func (r *write) win(seq int64, at time.Time) { r.won, r.seq, r.at = true, seq, at }
