@@ -1,5 +1,5 @@
-# Needs Go (the version in go.mod or newer); test and bench-pg need PostgreSQL 15 and PgBouncer as well, and
-# install them as root on Debian and Ubuntu; test-peers needs Node 20. The race detector needs a C compiler:
+# Needs Go (the version in go.mod or newer); test and bench-pg need PostgreSQL 15 and PgBouncer as well, test
+# Chromium too, and install them as root on Debian (Chromium) and Ubuntu; test-peers needs Node 20. The race detector needs a C compiler:
 # without one the tests run without it, unless RACE=-race demands it.
 GO ?= go
 RACE ?= $(if $(shell command -v $(firstword $(shell $(GO) env CC))),-race)
