@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/undolog/undolog/chain"
 	"github.com/undolog/undolog/effectinterceptor"
@@ -30,6 +31,9 @@ type Options struct {
 	// boundary to the agent, among the validators that see a call first, and the others at the boundary to
 	// the upstream.
 	Posture chain.Posture
+	// Hold is how long a call that waits for a person's decision is held before it is answered with the reason.
+	// A gateway holds by itself, since it can ask the agent meanwhile. Defaults to not at all.
+	Hold time.Duration
 	// Logger gets what the chain and the interceptors have to tell. Defaults to silence.
 	Logger *slog.Logger
 }
@@ -46,7 +50,11 @@ func New(ei *effectinterceptor.Interceptors, opts *Options) (*chain.Chain, error
 	if err := ei.Register(server, effectinterceptor.OwnEngine); err != nil {
 		return nil, fmt.Errorf("register effect interceptors: %w", err)
 	}
-	c, err := chain.New(&chain.Options{Logger: o.Logger, Posture: o.Posture, Observer: Observer(ei)})
+	observer := Observer(ei)
+	if o.Hold > 0 {
+		observer.Pause = hold(&observer, o.Hold)
+	}
+	c, err := chain.New(&chain.Options{Logger: o.Logger, Posture: o.Posture, Observer: observer})
 	if err != nil {
 		return nil, err
 	}

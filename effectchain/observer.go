@@ -41,6 +41,15 @@ func Observer(ei *effectinterceptor.Interceptors) chain.Observer {
 	}
 }
 
+// hold has each pause waited for, for so long.
+func hold(o *chain.Observer, most time.Duration) func(context.Context, *chain.Exchange, *chain.Pause) bool {
+	return func(ctx context.Context, x *chain.Exchange, p *chain.Pause) bool {
+		ctx, cancel := context.WithTimeout(ctx, most)
+		defer cancel()
+		return o.Await(ctx, x, p) == nil
+	}
+}
+
 func endOf(a chain.Answer) effectinterceptor.End {
 	end := effectinterceptor.End{Kind: effect.OutcomeLost, Result: a.Result, Error: a.Error}
 	switch a.Kind {

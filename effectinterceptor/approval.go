@@ -52,7 +52,7 @@ func (i *Interceptors) ask(ctx context.Context, o *open, begun *store.Begun) err
 	}
 	pause, err := json.Marshal(pauseFor{
 		ID: r.Approval.ID, URL: i.approvalURL(r), Text: question(r), Until: r.Approval.DecideUntil,
-		WaitMs: clampMs(r.Approval.DecideUntil.Sub(i.opts.Now())), Handle: newHandle(r, o.identity).String(), Host: r.Approval.Host,
+		WaitMs: clampMs(r.Approval.DecideUntil.Sub(i.log.Now())), Handle: newHandle(r, o.identity).String(), Host: r.Approval.Host,
 	})
 	if err != nil {
 		return fmt.Errorf("marshal pause of %s: %w", r.ID, err)
@@ -75,7 +75,7 @@ func (i *Interceptors) lastLapse(ctx context.Context, r *effect.Record) string {
 			last.State, last.Approval, last.ChangedAt, last.Reason = t.State, t.Approval, t.At, t.Reason
 		}
 	}
-	switch state := last.StateAt(i.opts.Now()); {
+	switch state := last.StateAt(i.log.Now()); {
 	case last.Approval.ID == r.Approval.ID:
 	case state == effect.StateExpired, state == effect.StateVoid:
 		return lapse(&last, state) + " "
@@ -204,7 +204,7 @@ func (i *Interceptors) resume(ctx context.Context, in *interceptors.Invocation, 
 	case r == nil || r.Principal != o.call.Principal && !o.contract.ShareTenant || r.Signature != o.identity.Signature || h.call != tagOf(o.identity.Complete):
 		return strange(o.identity).block(codeInvalidParams)
 	}
-	if state := r.StateAt(i.opts.Now()); state == effect.StateExpired || state == effect.StateVoid {
+	if state := r.StateAt(i.log.Now()); state == effect.StateExpired || state == effect.StateVoid {
 		return i.lapsed(o.identity, r, state).block(codeInternal)
 	}
 	return nil
