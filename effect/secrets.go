@@ -121,7 +121,7 @@ type needles struct {
 
 type starts struct {
 	by    map[[minSecret]byte][]string
-	pairs [1 << 16 / 64]uint64 // the first two bytes of some needle: most places are passed by at this
+	pairs [64]uint64 // hashes of the first two bytes: most places are passed by at this
 }
 
 func newStarts() *starts { return &starts{by: map[[minSecret]byte][]string{}} }
@@ -140,7 +140,8 @@ func (s *starts) add(needle string) {
 
 func startOf(text string) [minSecret]byte { return [minSecret]byte{text[0], text[1], text[2], text[3]} }
 
-func pairOf(text string) uint16 { return uint16(text[0])<<8 | uint16(text[1]) }
+// pairOf hashes the first two bytes to a bit of starts.pairs.
+func pairOf(text string) uint16 { return (uint16(text[0])<<6 ^ uint16(text[1])) % (64 * 64) }
 
 func newNeedles(values []string) *needles {
 	n := &needles{plain: newStarts(), coded: newStarts()}
