@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -238,5 +239,30 @@ func TestLimits_CountTheSameWhenItIsNoted(t *testing.T) {
 	execute(t, conn, `SELECT set_config('undolog.tenant', 'default', false)`)
 	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM undolog.spend WHERE counted`).Scan(&counted); err != nil || counted == 0 {
 		t.Errorf("%d noted to count, %v", counted, err)
+	}
+}
+
+// Somebody sets another isolation while replicas run, under which what is read could be older than the lock.
+func TestLimits_HoldUnderAnyIsolation(t *testing.T) {
+	db := pgtest.New(t)
+	d, e := open(t, db.URL, nil), open(t, db.URL, nil)
+	execute(t, connect(t, db.AdminURL), `ALTER ROLE `+db.Name+` SET default_transaction_isolation = 'repeatable read'`)
+	c := asking(limited)
+	c.Limits[0].Max = 7 * effect.Unit
+	calls := make([]*store.Begin, 64)
+	for i := range calls {
+		calls[i] = under(t, c, fmt.Sprint(i))
+	}
+	var claims atomic.Int32
+	share(len(calls), len(calls), func(i int) {
+		begun, err := []*postgres.Driver{d, e}[i%2].Begin(t.Context(), calls[i])
+		if err != nil {
+			t.Errorf("Begin: %v", err)
+		} else if begun.Claim != nil {
+			claims.Add(1)
+		}
+	})
+	if claims.Load() != 7 {
+		t.Errorf("%d claims, want 7", claims.Load())
 	}
 }

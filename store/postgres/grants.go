@@ -78,7 +78,7 @@ func (r *revoking) try(ctx context.Context) error {
 		return nil
 	}
 	r.tried = true
-	return pgx.BeginFunc(ctx, r.driver.pool, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, r.driver.pool, inTurns, func(tx pgx.Tx) error {
 		turns := turns{}
 		turns.take(grantTurn(r.tenant, r.grant.Server, r.grant.Tool))
 		if err := turns.lock(ctx, tx); err != nil {

@@ -51,7 +51,7 @@ func (b *begin) inTurn(ctx context.Context) (begun *store.Begun, err error) {
 		return nil, err
 	}
 	defer b.driver.turning.leave()
-	err = pgx.BeginFunc(ctx, b.driver.pool, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, b.driver.pool, inTurns, func(tx pgx.Tx) error {
 		if err := b.turns().lock(ctx, tx); err != nil {
 			return err
 		}
@@ -92,6 +92,10 @@ func (b *begin) act(ctx context.Context, s sender, v effect.Verdict, f *facts) (
 // Everybody takes them in the order of their numbers, so that no two wait for each other; two names of one
 // number only wait for more than they must. They end with the transaction.
 type turns map[int64]turnMode
+
+// inTurns is how transactions begin that take turns: what they read after the lock is what was written before
+// it, whatever isolation somebody has set meanwhile.
+var inTurns = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 
 type turnMode bool
 
