@@ -38,6 +38,7 @@ type Approval struct {
 
 	Identity []string `json:"identity,omitempty"` // Contract.Identity and Volatile, to know an edited call by
 	Volatile []string `json:"volatile,omitempty"`
+	Redact   []string `json:"redact,omitempty"` // Contract.Redact: what nobody who decides sees, or may write
 
 	Arguments json.RawMessage `json:"arguments,omitempty"` // what Complete is of; nil: those of the effect
 	Votes     []Vote          `json:"votes,omitempty"`     // approvals of Complete, oldest first
@@ -121,6 +122,6 @@ func (d *decision) newApproval(why string, again bool) *Approval {
 	return &Approval{
 		UseForMs: asking.UseFor.Milliseconds(), Quorum: max(asking.Quorum, 1), Approvers: asking.Approvers, Host: asking.Host,
 		Original: d.id.Complete, Complete: d.id.Complete, Definition: d.call.Definition, Why: why, Again: again,
-		Identity: d.contract.Identity, Volatile: d.contract.Volatile,
+		Identity: d.contract.Identity, Volatile: d.contract.Volatile, Redact: d.contract.Redact,
 	}
 }

@@ -1,6 +1,7 @@
 package effect
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -180,6 +181,9 @@ func (a *Approval) edit(r *Record, arguments json.RawMessage) error {
 	complete, err := completeDigest(arguments)
 	if err != nil {
 		return err
+	}
+	if kept, _ := NewRedaction(a.Redact).Keep(arguments, nil); !bytes.Equal(kept, arguments) {
+		return &InvalidError{Pointer: "/arguments", Reason: "what is redacted cannot be edited: leave " + Redacted + " there, and the caller's own value is sent"}
 	}
 	a.Arguments, a.Complete, a.Votes = arguments, complete, nil
 	if complete == r.Complete && len(r.Arguments) > 0 {

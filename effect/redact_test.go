@@ -237,3 +237,18 @@ func FuzzSecrets_Text(f *testing.F) {
 		s.JSON(json.RawMessage(before))
 	})
 }
+
+func TestParsePolicy_placesThatAreNoPointersAreRefused(t *testing.T) {
+	for _, place := range []string{"$.card.number", "$['card']", "/a/~2", ""} {
+		text := "version: 1\ntools:\n  - {tool: pay, redact: [\"" + place + "\"]}\n"
+		if _, err := effect.ParsePolicy("undolog.yaml", []byte(text)); err == nil {
+			t.Errorf("%q was taken for a place, and would redact nothing", place)
+		}
+	}
+	for _, place := range []string{"card", "/card/*/number", "$", "$ref", "a.b"} {
+		text := "version: 1\ntools:\n  - {tool: pay, redact: [\"" + place + "\"]}\n"
+		if _, err := effect.ParsePolicy("undolog.yaml", []byte(text)); err != nil {
+			t.Errorf("%q: %v", place, err)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -201,6 +202,10 @@ func TestRedact_ApprovedCallsRunWithTheirSecrets(t *testing.T) {
 			}
 			decision := effect.Decision{Kind: effect.DecideApprove, By: "user:carol", Request: asked.Approval.ID}
 			if c.edit != "" {
+				_, err := w.decide(asked.ID, effect.Decision{Kind: effect.DecideEdit, Reason: "another password", Arguments: json.RawMessage(strings.Replace(string(asked.Arguments), effect.Redacted, "typed-by-carol", 1))})
+				if _, refused := errors.AsType[*effect.InvalidError](err); !refused {
+					t.Errorf("a secret that a person types: %v, want it refused, since it would be kept", err)
+				}
 				edited := strings.Replace(string(asked.Arguments), c.edit, `"note":"changed"`, 1)
 				w.mustDecide(asked.ID, effect.Decision{Kind: effect.DecideEdit, By: "user:carol", Reason: "no secrets in notes", Request: asked.Approval.ID, Arguments: json.RawMessage(edited)})
 			}
