@@ -43,3 +43,23 @@ func TestIdentify_injectedArgument(t *testing.T) {
 		t.Error("an argument of that name is an argument like any other where the key goes into _meta")
 	}
 }
+
+func TestParsePolicy_keysGoWhereNothingElseStands(t *testing.T) {
+	parse := func(inject string) error {
+		_, err := effect.ParsePolicy("undolog.yaml", []byte("version: 1\ntools:\n  - {tool: pay, inject: {"+inject+"}}\n"))
+		return err
+	}
+	for _, taken := range []string{
+		"header: Authorization", "header: MCP-Session-Id", "header: content-length", "meta: progressToken", "meta: dev.undolog/effect",
+		"meta: io.modelcontextprotocol/protocolVersion",
+	} {
+		if parse(taken) == nil {
+			t.Errorf("inject: {%s} was accepted", taken)
+		}
+	}
+	for _, free := range []string{"header: Idempotency-Key", "meta: example.com/key", "argument: request_id"} {
+		if err := parse(free); err != nil {
+			t.Errorf("inject: {%s}: %v", free, err)
+		}
+	}
+}

@@ -237,7 +237,13 @@ func (c *ruleCheck) identities() {
 	if slices.Contains(r.Volatile, r.Key) {
 		c.refuse("key", "%s carries the key and never counts as identity: take it out of volatile", r.Key)
 	}
-	if r.Inject == nil || r.Inject.Argument == "" {
+	if r.Inject == nil {
+		return
+	}
+	if why := r.Inject.taken(); why != "" {
+		c.refuse("inject", "%s: name another place for our key", why)
+	}
+	if r.Inject.Argument == "" {
 		return
 	}
 	if slices.Contains(r.Identity, r.Inject.Argument) || slices.Contains(r.Volatile, r.Inject.Argument) {

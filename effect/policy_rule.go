@@ -3,6 +3,7 @@ package effect
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -202,6 +203,26 @@ func setDuration(d *time.Duration, given *time.Duration) {
 	if given != nil {
 		*d = *given
 	}
+}
+
+// takenHeaders are those by which a request is framed, read or authorized.
+var takenHeaders = []string{
+	"accept", "authorization", "connection", "content-length", "content-type", "cookie", "host", "last-event-id", "te", "trailer",
+	"transfer-encoding", "upgrade",
+}
+
+// taken says of what else a place is; empty when it is free.
+func (r *injectRule) taken() string {
+	header := strings.ToLower(r.Header)
+	switch {
+	case slices.Contains(takenHeaders, header), strings.HasPrefix(header, "mcp-"):
+		return "header " + r.Header + " is the protocol's"
+	case r.Meta == "progressToken", strings.HasPrefix(r.Meta, "io.modelcontextprotocol/"):
+		return r.Meta + " in _meta is the protocol's"
+	case strings.HasPrefix(r.Meta, "dev.undolog/"):
+		return r.Meta + " in _meta has a meaning of its own"
+	}
+	return ""
 }
 
 func (r *injectRule) inject() Inject {
