@@ -79,6 +79,7 @@ func (h *Handler) streamEvents(w http.ResponseWriter, r *http.Request, who *call
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // that of the body would end the stream
 	if err := s.begin(r.Context(), first, since); err == nil {
 		s.goOn(r.Context())
 	}
@@ -119,28 +120,36 @@ func (s *stream) begin(ctx context.Context, first []store.Change, since time.Tim
 	if err := s.send("pending", waiting); err != nil {
 		return err
 	}
+	settled, err := s.settled(ctx)
+	if err != nil {
+		return err
+	}
 	var missed []store.Change
-	for _, c := range append(first, s.settledSince(ctx, since)...) {
+	for _, c := range append(first, settled...) {
 		if c.At.After(since.Add(-slack)) {
 			missed = append(missed, c)
 		}
 	}
-	return s.tell(missed)
+	if err := s.tell(missed); err != nil {
+		return err
+	}
+	s.upTo = now
+	return nil
 }
 
-// settledSince finds what was decided while the client was away, as far as the newest effects show it.
-func (s *stream) settledSince(ctx context.Context, since time.Time) []store.Change {
+// settled finds what was decided of the newest effects that do not wait any more.
+func (s *stream) settled(ctx context.Context) ([]store.Change, error) {
 	list, err := s.h.log.List(ctx, &store.Filter{Tenant: s.who.tenant, Limit: pendingLimit, States: []effect.State{
 		effect.StateDenied, effect.StateExpired, effect.StateVoid, effect.StateClaimed, effect.StateCommitted, effect.StateFailed,
-	}, Since: since.Add(-slack - 48*time.Hour)})
+	}})
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	var changes []store.Change
 	for _, r := range list {
 		changes = append(changes, store.Changes(r, s.h.log.Now())...)
 	}
-	return changes
+	return changes, nil
 }
 
 // goOn tells what changes until the client leaves or the program ends.
@@ -154,7 +163,7 @@ func (s *stream) goOn(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-beat.C:
-			err = s.write(": here\n\n")
+			err = s.write(fmt.Sprintf(": here\nid: %d\n\n", s.upTo.UnixMicro())) // not dispatched, and remembered
 		case <-look.C:
 			err = s.look(ctx)
 		}
@@ -169,9 +178,6 @@ func (s *stream) look(ctx context.Context) error {
 	changes, err := s.watch.Look(ctx)
 	if err != nil {
 		return err
-	}
-	if len(changes) == 0 {
-		return nil
 	}
 	s.upTo = now
 	return s.tell(changes)

@@ -160,6 +160,20 @@ func TestEvents(t *testing.T) {
 			}
 		}
 	})
+	t.Run("go on past the time that a body may take", func(t *testing.T) {
+		w := newWorld(t, func(o *httpapi.Options) { o.ReadTimeout, o.Heartbeat = 100*time.Millisecond, 50*time.Millisecond })
+		s := w.stream(alice, "")
+		s.next("pending")
+		for range 10 {
+			select {
+			case <-s.beats:
+			case <-time.After(20 * time.Second):
+				t.Fatal("the stream has ended")
+			}
+		}
+		w.asked(`{"n":1}`)
+		s.next("approval.requested")
+	})
 	t.Run("are for a bounded number of listeners", func(t *testing.T) {
 		w := newWorld(t, func(o *httpapi.Options) { o.MaxStreams = 2 })
 		w.stream(alice, "")

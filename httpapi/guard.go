@@ -8,10 +8,8 @@ import (
 	"time"
 )
 
-const (
-	readTimeout  = 30 * time.Second // of a request's body
-	writeTimeout = 60 * time.Second // of an answer that is no stream
-)
+// writeTimeout bounds the writing of an answer, or of one event of a stream.
+const writeTimeout = 60 * time.Second
 
 // contentPolicy lets a page load what we serve ourselves, and nothing else; nobody may frame it.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
@@ -38,7 +36,7 @@ func (h *Handler) guard(next http.Handler) http.Handler {
 			return
 		}
 		control := http.NewResponseController(w) // a server that has no deadlines keeps its own
-		_ = control.SetReadDeadline(time.Now().Add(readTimeout))
+		_ = control.SetReadDeadline(time.Now().Add(h.opts.ReadTimeout))
 		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
 		guarded.ServeHTTP(w, r)
 	})

@@ -38,6 +38,8 @@ type Options struct {
 	Heartbeat time.Duration
 	// MaxStreams bounds the streams that are open at once. Defaults to 100.
 	MaxStreams int
+	// ReadTimeout is how long a request's body may take to come. Defaults to 30 s.
+	ReadTimeout time.Duration
 	// MaxBody bounds one request's body. Defaults to 4 MiB.
 	MaxBody int64
 	// Logger is told what failed on our side. Defaults to silence.
@@ -92,6 +94,9 @@ func (o *Options) resolved() Options {
 	}
 	if r.MaxStreams <= 0 {
 		r.MaxStreams = 100
+	}
+	if r.ReadTimeout <= 0 {
+		r.ReadTimeout = 30 * time.Second
 	}
 	if r.MaxBody <= 0 {
 		r.MaxBody = 4 << 20

@@ -57,7 +57,7 @@ function buttons(a, act) {
   if (a.approval.useUntil) {
     return [reason, el("div", { class: "actions" }, button("withdraw", "Take the approval back", "stop", () => send("withdraw")))];
   }
-  const editor = editing(a, edited => send("edit", `,"arguments":${edited}`));
+  const editor = editing(a, edited => send("edit", `${digest},"arguments":${edited}`));
   return [
     a.whyNot ? el("p", { class: "warn", id: "whynot" }, a.whyNot) : null, reason,
     el("div", { class: "actions" },
