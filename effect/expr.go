@@ -8,6 +8,9 @@ import (
 	"sync"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/ext"
@@ -122,18 +125,45 @@ func (s *scope) program(text string, want []*cel.Type) (cel.Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	ast, issues := env.Compile(text)
+	checked, issues := env.Compile(text)
 	if issues.Err() != nil {
 		return nil, fmt.Errorf("compile %q: %w", text, firstIssue(issues))
 	}
-	if !isOneOf(ast.OutputType(), want) {
-		return nil, fmt.Errorf("compile %q: it is a %s, and must be a %s", text, ast.OutputType(), names(want))
+	if !isOneOf(checked.OutputType(), want) {
+		return nil, fmt.Errorf("compile %q: it is a %s, and must be a %s", text, checked.OutputType(), names(want))
 	}
-	program, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost))
+	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize)}
+	if !isCheap(checked) {
+		options = append(options, cel.CostLimit(maxCost))
+	}
+	program, err := env.Program(checked, options...)
 	if err != nil {
 		return nil, fmt.Errorf("compile %q: %w", text, err)
 	}
 	return program, nil
+}
+
+// cheap are the functions that look once at what they are given, and make nothing of it that is larger.
+var cheap = []string{
+	operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.Conditional,
+	operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals,
+	operators.Index, operators.In, operators.Subtract, operators.Negate,
+	overloads.Size, overloads.StartsWith, overloads.EndsWith, overloads.Contains,
+}
+
+// isCheap reports whether evaluating an expression takes no longer than reading what it looks at as often as
+// it is written. Counting what it costs, which most conditions need not, doubles that.
+func isCheap(checked *cel.Ast) bool {
+	bounded := true
+	ast.PreOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		switch e.Kind() {
+		case ast.ComprehensionKind:
+			bounded = false
+		case ast.CallKind:
+			bounded = bounded && slices.Contains(cheap, e.AsCall().FunctionName())
+		}
+	}))
+	return bounded
 }
 
 // firstIssue is the first thing that the compiler has to say, in one line: the rest often follows from it.
