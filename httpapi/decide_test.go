@@ -34,7 +34,7 @@ func TestApprove(t *testing.T) {
 		got := w.refused(w.approve(alice, r.ID), http.StatusConflict)
 		want := problem{
 			Outcome: "already", Decision: "approve", By: "user:bob", Same: true, State: effect.StateAwaitingApproval,
-			Message: "already approved by user:bob at 2026-05-04 09:00:00 UTC",
+			Message: "already approved by user:bob at 2026-05-04 09:00:00 UTC", At: w.clock.now(),
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("second approval (-want +got)\n%s", diff)
@@ -108,26 +108,30 @@ func TestApprove_ofManyOneIsRecorded(t *testing.T) {
 	w := newWorld(t)
 	r := w.asked(`{"amount":10}`)
 	digest := w.shown(alice, r.ID).Approval.Digest
-	const people = 60
+	const people = 200
+	programs := []*world{w, newWorldOn(t, w)}
 	answers := make([]said, people)
 	var all sync.WaitGroup
 	for i := range people {
 		kind, token := "approve", alice
-		if i%2 == 1 {
+		if i%4 >= 2 {
 			kind, token = "deny", bob
 		}
-		req := w.request(token, "POST", "/v1/approvals/"+r.ID+"/"+kind, `{"digest":"`+digest+`","reason":"one of many"}`)
-		all.Go(func() { answers[i] = w.send(req) })
+		at := programs[i%2]
+		req := at.request(token, "POST", "/v1/approvals/"+r.ID+"/"+kind, `{"digest":"`+digest+`","reason":"one of many"}`)
+		all.Go(func() { answers[i] = at.send(req) })
 	}
 	all.Wait()
 	won := 0
+	last := w.effect(r.ID).Approval.Last
 	for _, a := range answers {
 		if a.Status == http.StatusOK {
 			won++
 			continue
 		}
-		if p := w.refused(a, http.StatusConflict); p.Outcome != "already" || p.By == "" {
-			t.Errorf("one that lost is told %s", a.Body)
+		p := w.refused(a, http.StatusConflict)
+		if p.Outcome != "already" || p.By != last.By || p.Decision != string(last.Kind) || !p.At.Equal(last.At) {
+			t.Errorf("one that lost is told %s, and %s decided", a.Body, last.By)
 		}
 	}
 	if won != 1 {

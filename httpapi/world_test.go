@@ -232,6 +232,7 @@ type shownRequest struct {
 type problem struct {
 	Outcome, Message, Decision, By, Pointer string
 	Same                                    bool
+	At                                      time.Time
 	State                                   effect.State
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -84,13 +85,18 @@ func runUI(cmd *cobra.Command, f *uiFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
+	return f.serve(cmd, log, logger, approvers)
+}
+
+func (f *uiFlags) serve(cmd *cobra.Command, log *openedLog, logger *slog.Logger, approvers []httpapi.Approver) error {
 	l, err := net.Listen("tcp", f.listen)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", f.listen, err)
 	}
+	defer l.Close() // closed before, when it has served
 	base, err := f.base(l)
 	if err != nil {
-		return errors.Join(err, l.Close())
+		return err
 	}
 	ui := &ui{cmd: cmd, base: base}
 	opts := &httpapi.Options{Approvers: approvers, Logger: logger, Invited: ui.invite}
@@ -98,11 +104,11 @@ func runUI(cmd *cobra.Command, f *uiFlags) (err error) {
 		opts.URL = base
 	}
 	if ui.handler, err = httpapi.New(log.Log, opts); err != nil {
-		return errors.Join(err, l.Close())
+		return err
 	}
 	stop, err := f.webhook.start(cmd.Context(), log.Log, logger, tenantsServed(approvers), base.JoinPath("approvals").String())
 	if err != nil {
-		return errors.Join(err, l.Close())
+		return err
 	}
 	defer stop()
 	fmt.Fprintf(cmd.ErrOrStderr(), "undolog: effects in %s\nundolog: listening on %s\n", log.place, strings.TrimSuffix(base.String(), "/"))
