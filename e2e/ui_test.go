@@ -94,7 +94,12 @@ const uiSecret = "canary-5f1e"
 // An agent's held call runs once a person has approved it over HTTP, and a webhook is told of both. What the
 // policy redacts is in nothing that people are shown or told.
 func TestUI_decidesOnAHeldCall(t *testing.T) {
-	w := newWorld(t).withPolicy(askAll(", redact: [reference]"))
+	t.Run("SQLite", func(t *testing.T) { decidesOnAHeldCall(t, newWorld(t)) })
+	t.Run("PostgreSQL", func(t *testing.T) { decidesOnAHeldCall(t, newWorld(t).onPostgres()) })
+}
+
+func decidesOnAHeldCall(t *testing.T, w *world) {
+	w.withPolicy(askAll(", redact: [reference]"))
 	h := newHook(t)
 	tokens := filepath.Join(w.dir, "approvers.yaml")
 	writeFile(t, tokens, "- {token: alices-token-of-test, principal: user:alice}\n")
