@@ -27,14 +27,14 @@ func TestBench(t *testing.T) {
 		t.Fatalf("%v\n%s", err, &messages)
 	}
 	for _, want := range []string{
-		"request phase", "response phase", "allocations of a whole call", "of a read, stdio", "of a write, stdio",
+		"request phase", "response phase", "allocations of a whole call", "200 rules", "of a read, stdio", "of a write, stdio",
 		"what the log adds", "callers: 1 ", "callers: 8 ", "callers: 64 ", "20 calls", "100 calls", "200 calls",
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no row %q in\n%s", want, out)
 		}
 	}
-	if goals := strings.Count(string(out), ": reached") + strings.Count(string(out), ": missed"); goals != 6 {
-		t.Errorf("%d goals are judged, want 6:\n%s", goals, out)
+	if goals := strings.Count(string(out), ": reached") + strings.Count(string(out), ": missed"); goals != 7 {
+		t.Errorf("%d goals are judged, want 7:\n%s", goals, out)
 	}
 }

@@ -10,7 +10,10 @@ import (
 
 // discard is a backend that lets every call run and keeps nothing, so that what remains to be measured is
 // the interceptors. The methods that a call does not need are left out.
-type discard struct{ store.Driver }
+type discard struct {
+	store.Driver
+	tools []store.Tool // as if they had been learned
+}
 
 func (discard) Begin(_ context.Context, p *store.Begin) (*store.Begun, error) {
 	r := &effect.Record{
@@ -27,8 +30,9 @@ func (discard) Append(_ context.Context, tenant string, t *effect.Transition) (*
 	return &effect.Record{ID: t.Effect, Tenant: tenant, State: t.State, Attempt: t.Attempt, Ordinal: t.Ordinal}, nil
 }
 
-func (discard) Write(context.Context, *store.Notes) error                   { return nil }
-func (discard) Tools(context.Context, string, string) ([]store.Tool, error) { return nil, nil }
-func (discard) Beat(_ context.Context, _ string, _ time.Duration) error     { return nil }
-func (discard) End(context.Context, string) error                           { return nil }
-func (discard) Close() error                                                { return nil }
+func (d discard) Tools(context.Context, string, string) ([]store.Tool, error) { return d.tools, nil }
+
+func (discard) Write(context.Context, *store.Notes) error               { return nil }
+func (discard) Beat(_ context.Context, _ string, _ time.Duration) error { return nil }
+func (discard) End(context.Context, string) error                       { return nil }
+func (discard) Close() error                                            { return nil }

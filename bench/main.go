@@ -56,6 +56,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 		measure func(context.Context) error
 	}{
 		{"interceptors in process", b.phases},
+		{"policy and schemas", b.policies},
 		{"gateway against direct", b.roundTrips},
 		{"durable effects", b.throughput},
 		{"heap", b.heap},
