@@ -60,11 +60,11 @@ func (r *parrotRequest) answer() (result, failure string) {
 	return "", `{"code":-32601,"message":"no such method"}`
 }
 
-// called says what it heard, plain and encoded.
+// called says what it heard, plain and encoded. What it has issued it says on its standard error only as it dies:
+// nobody can know a result's secrets before the first result.
 func (r *parrotRequest) called() (result, failure string) {
-	heard := string(r.Params.Arguments) + " " + issued
-	said := strings.Join([]string{heard, base64.StdEncoding.EncodeToString([]byte(heard)), base64.RawURLEncoding.EncodeToString([]byte("x" + heard)), url.QueryEscape(heard)}, "\n")
-	fmt.Fprintln(os.Stderr, "parrot:", said)
+	fmt.Fprintln(os.Stderr, "parrot:", encodings(string(r.Params.Arguments)))
+	said := encodings(string(r.Params.Arguments) + " " + issued)
 	text, _ := json.Marshal(said) // a string
 	switch r.Params.Name {
 	case "fail":
@@ -74,6 +74,12 @@ func (r *parrotRequest) called() (result, failure string) {
 	}
 	return fmt.Sprintf(`{"content":[{"type":"text","text":%s}],"structuredContent":{"heard":%s,"session":%q},"isError":%t}`,
 		text, r.Params.Arguments, issued, r.Params.Name == "wrong"), ""
+}
+
+func encodings(heard string) string {
+	return strings.Join([]string{
+		heard, base64.StdEncoding.EncodeToString([]byte(heard)), base64.RawURLEncoding.EncodeToString([]byte("x" + heard)), url.QueryEscape(heard),
+	}, "\n")
 }
 
 // parrotHTTP is a parrot on HTTP that shows the headers of the calls that it gets.
