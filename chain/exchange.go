@@ -29,6 +29,10 @@ type Request struct {
 	// outside the params, such as an HTTP header.
 	Attributes map[string]json.RawMessage
 
+	// Aside asks the operation's target something beside the operation: interceptors in the same process are
+	// given it in the request phase. Nil: nobody can.
+	Aside interceptors.Aside
+
 	// Pause is asked in the place of Observer.Pause, by a gateway that can hold this request or ask its own
 	// requester. Nil: Observer.Pause is.
 	Pause func(ctx context.Context, x *Exchange, p *Pause) (again bool)

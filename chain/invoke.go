@@ -164,6 +164,9 @@ func (r *run) invokeParams(e *entry) *interceptors.InvokeParams {
 	}
 	r.describeOnce.Do(func() { r.described = r.describe() })
 	p.Context = r.described
+	if req := r.params.Request; req != nil && r.params.Phase == interceptors.PhaseRequest {
+		p.Aside = req.Aside
+	}
 	return p
 }
 

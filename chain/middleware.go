@@ -77,6 +77,7 @@ func (m *middleware) handle(ctx context.Context, method string, req mcp.Request,
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "The request cannot be read"}
 	}
 	t := &target{method: method, req: req, params: request.Params, next: next}
+	request.Aside = t.aside
 	reply := m.chain.Do(ctx, request, t.call)
 	m.delivered(ctx, req, reply)
 	if reply.Error != nil {
@@ -132,6 +133,25 @@ func tokenPrincipal(req mcp.Request) *interceptors.Principal {
 		return nil
 	}
 	return &interceptors.Principal{Type: "user", ID: extra.TokenInfo.UserID}
+}
+
+// errOtherMethod says that a request of another method cannot be made of the one that is under way.
+var errOtherMethod = errors.New("a middleware can ask beside a request by its own method alone")
+
+// aside asks the server beside the request, whose params and nothing else it changes.
+func (t *target) aside(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	if method != t.method {
+		return nil, errOtherMethod
+	}
+	beside := &target{method: t.method, req: t.req, params: t.params, next: t.next}
+	a := contain(ctx, beside.call, params)
+	switch {
+	case a.Cause != nil:
+		return nil, fmt.Errorf("ask %s: %w", method, a.Cause)
+	case a.Error != nil:
+		return nil, fmt.Errorf("ask %s: answered with error %s", method, interceptors.Brief(string(a.Error)))
+	}
+	return a.Result, nil
 }
 
 // target is the server behind the middleware, as an Upstream.

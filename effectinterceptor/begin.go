@@ -84,7 +84,14 @@ func (i *Interceptors) claim(ctx context.Context, in *interceptors.Invocation, c
 			}
 			return i.execute(ctx, in, c, o, begun)
 		}
-		if begun.Verdict.Action != effect.ActJoin {
+		switch begun.Verdict.Action {
+		case effect.ActJoin:
+		case effect.ActInDoubt:
+			if stop := i.doubt(ctx, in, o, begun.Record); stop != nil {
+				return nil, stop
+			}
+			continue
+		default:
 			return nil, i.answer(ctx, in, o, begun)
 		}
 		if deadline.IsZero() {
@@ -188,8 +195,6 @@ func (i *Interceptors) answer(ctx context.Context, in *interceptors.Invocation, 
 	switch v.Action {
 	case effect.ActReplay:
 		return i.replay(in, o, r, v.Repeat)
-	case effect.ActInDoubt:
-		return inDoubt(o.identity, r).block(codeInternal)
 	case effect.ActConflict: // r is nil when the other call is another principal's
 		i.note(o, effect.EventRefused, r, v.Reason)
 		return refused(outcomeConflict, v.Reason, o.identity, r).block(codeInternal)

@@ -40,6 +40,11 @@ type Options struct {
 	Delivery bool
 	// JoinWait bounds how long a call waits for an equal one that is under way. Defaults to 45 s.
 	JoinWait time.Duration
+	// ProbeServers are servers on which probes are made, by the name that policies give them, beside that of the
+	// call itself. Defaults to none.
+	ProbeServers map[string]interceptors.Aside
+	// ProbeWait bounds how long the answer of a probe is awaited. Defaults to 5 s.
+	ProbeWait time.Duration
 	// Vault remembers the secrets of calls, for a logger that must not write them. Defaults to one of its own.
 	Vault *Vault
 	// Logger gets what an operator must know. Defaults to none.
@@ -78,6 +83,9 @@ func New(log *store.Log, opts *Options) *Interceptors {
 	}
 	if o.JoinWait == 0 {
 		o.JoinWait = 45 * time.Second
+	}
+	if o.ProbeWait <= 0 {
+		o.ProbeWait = 5 * time.Second
 	}
 	if o.Vault == nil {
 		o.Vault = NewVault()

@@ -26,6 +26,7 @@ type open struct {
 	replayed bool             // answered from the record
 	edited   string           // what the model is told when other arguments ran than it sent
 	started  time.Time
+	probed   bool // its outcome was looked up
 
 	overlapped bool // guarded by openSet: another request of the session was open at the same time
 

@@ -268,6 +268,17 @@ func inDoubt(id *effect.Identity, r *effect.Record) *info {
 	return i
 }
 
+// unprobed is inDoubt where a probe was to tell the outcome, and could not.
+func unprobed(id *effect.Identity, r *effect.Record, said *Probed) *info {
+	i := inDoubt(id, r)
+	i.Reason += fmt.Sprintf(" It was looked up with %s, which could not tell", said.Tool)
+	if said.Why != "" {
+		i.Reason += ": " + strings.TrimSuffix(said.Why, ".")
+	}
+	i.Reason += "."
+	return i
+}
+
 func lost(id *effect.Identity, r *effect.Record, idempotent bool) *info {
 	if idempotent {
 		i := newInfo(outcomeInDoubt, id, r)

@@ -19,7 +19,7 @@ func (i *Interceptors) keep(call *effect.Call, c *effect.Contract) {
 // redacted is an outcome as it may be kept.
 func (i *Interceptors) redacted(o *open, out effect.Outcome) effect.Outcome {
 	secrets := o.call.Secrets
-	if o.redacts() {
+	if o.redacts() || secrets != nil {
 		if state, ok := splice.Text(splice.Get(out.Answer.Body, "requestState")); ok && state == out.Continuation {
 			out.Continuation = o.round(state)
 		}

@@ -254,6 +254,7 @@ type caller struct {
 	exchange string
 	handle   string // by which it goes on with a request for approval
 	config   string
+	aside    interceptors.Aside // asks the target
 }
 
 // alice calls through our own engine.
@@ -297,7 +298,7 @@ func (c *caller) params(name string, phase interceptors.Phase, payload string) *
 		ctx.Extra["dev.undolog/handle"] = json.RawMessage(`"` + c.handle + `"`)
 	}
 	p := &interceptors.InvokeParams{
-		Name: name, Event: "tools/call", Phase: phase, Payload: json.RawMessage(payload), Context: &ctx, Caller: c.caller,
+		Name: name, Event: "tools/call", Phase: phase, Payload: json.RawMessage(payload), Context: &ctx, Caller: c.caller, Aside: c.aside,
 	}
 	if c.config != "" {
 		p.Config = json.RawMessage(c.config)

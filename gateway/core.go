@@ -160,7 +160,18 @@ func (c *core) request(m *Message) *chain.Request {
 	if c.opts.Attributes != nil {
 		r.Attributes = c.opts.Attributes(m, p)
 	}
+	r.Aside = func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+		return c.ask(ctx, method, withMeta(params, requestMeta(m.Params)))
+	}
 	return r
+}
+
+// withMeta puts the _meta that a stateless upstream requires, nil for none, into params of our own.
+func withMeta(params, required json.RawMessage) json.RawMessage {
+	if required == nil {
+		return params
+	}
+	return replaced(params, required, "_meta")
 }
 
 // traceOf returns the trace and span id of a W3C traceparent; empty when it is none.

@@ -16,7 +16,13 @@ type Invocation struct {
 	Context *Context // never nil
 	Meta    json.RawMessage
 	Caller  Caller
+	Aside   Aside // nil where the engine cannot ask the target, as no remote one can
 }
+
+// Aside asks the target of an operation something beside it, on the operation's own connection, and returns
+// the result member of the answer; an answer that is an error is an error. Nobody governs what is asked. It is
+// safe for concurrent use for as long as the operation is under way.
+type Aside func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
 
 // Verdict is what a validator says. The zero Verdict denies with a generic message; see Allow and Deny.
 type Verdict struct {

@@ -44,6 +44,7 @@ func (s *Server) Invoke(ctx context.Context, p *InvokeParams) (*Result, error) {
 		Context: contextFor(e, p),
 		Meta:    p.Meta,
 		Caller:  p.Caller,
+		Aside:   p.Aside,
 	}
 	var start time.Time
 	if !p.Caller.Local { // an engine in the same process looks at its own clock

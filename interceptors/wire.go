@@ -93,6 +93,8 @@ type InvokeParams struct {
 
 	// Caller is who the transport authenticated. It is never read from the wire.
 	Caller Caller `json:"-"`
+	// Aside asks the target of the operation; nil where the engine cannot. It is of an engine in the same process.
+	Aside Aside `json:"-"`
 }
 
 // Caller is the authenticated invoker.

@@ -16,13 +16,16 @@ type ResolveParams struct {
 	ID     string
 	To     effect.State    // StateCommitted: it was applied; StateFailed: it was not
 	Result json.RawMessage // what the tool answered, if the person knows: a JSON object
-	By     string          // "user:NAME"
+	By     string          // "user:NAME", or "probe:TOOL"
 	Reason string
+	// Attempt is the one that is spoken of: when the effect has gone on to another one nothing is changed.
+	// Zero is the latest.
+	Attempt int
 }
 
 var errNobody = errors.New("who says so is missing")
 
-// Resolve settles an effect that is in doubt or waiting by a person's word. Where that is committed and
+// Resolve settles an effect that is in doubt or waiting by a person's word, or a probe's. Where that is committed and
 // nobody knows the answer, replays say by whom and when it was settled. Anything else is a *ConflictError with
 // the effect as it is; a late answer of the attempt is noted afterwards and changes nothing.
 func (l *Log) Resolve(ctx context.Context, p ResolveParams) (*effect.Record, error) {
@@ -46,7 +49,8 @@ func (l *Log) resolve(ctx context.Context, p *ResolveParams) (*effect.Record, er
 		return nil, err
 	}
 	now := l.opts.Now()
-	if s := was.StateAt(now); s != effect.StateInDoubt && s != effect.StateWaiting {
+	another := p.Attempt != 0 && p.Attempt != was.Attempt
+	if s := was.StateAt(now); another || s != effect.StateInDoubt && s != effect.StateWaiting {
 		return nil, &ConflictError{ID: was.ID, Want: p.To, Record: was}
 	}
 	answer, err := p.answer(now)
