@@ -240,3 +240,16 @@ func TestEffects_arePaged(t *testing.T) {
 		t.Errorf("%d of 5 effects were listed", len(seen))
 	}
 }
+
+func TestLists_leaveOutLargePayloads(t *testing.T) {
+	w := newWorld(t)
+	r := w.asked(`{"text":"` + strings.Repeat("x", 20_000) + `"}`)
+	var list struct{ Effects []shownEffect }
+	w.read(w.do(alice, "GET", "/v1/pending", ""), http.StatusOK, &list)
+	if len(list.Effects) != 1 || list.Effects[0].Arguments != nil || !strings.HasPrefix(list.Effects[0].Preview, `{"text":"xxx`) {
+		t.Errorf("listed: %.300s", list.Effects[0].Arguments)
+	}
+	if e := w.shown(alice, r.ID); len(e.Arguments) < 20_000 {
+		t.Errorf("shown: %d bytes of arguments", len(e.Arguments))
+	}
+}

@@ -44,7 +44,7 @@ type effectJSON struct {
 type answerJSON struct {
 	Kind    effect.AnswerKind `json:"kind"`
 	IsError bool              `json:"isError,omitempty"`
-	Body    json.RawMessage   `json:"body"`
+	Body    json.RawMessage   `json:"body,omitempty"`
 }
 
 func effectToJSON(r *effect.Record, now time.Time) *effectJSON {
@@ -83,12 +83,29 @@ func (h *Handler) list(records []*effect.Record, limit int) effectsJSON {
 	now := h.log.Now()
 	list := effectsJSON{Now: now, Effects: make([]*effectJSON, 0, len(records))}
 	for _, r := range records {
-		list.Effects = append(list.Effects, effectToJSON(r, now))
+		list.Effects = append(list.Effects, effectToJSON(r, now).brief())
 	}
 	if limit > 0 && len(records) == limit {
 		list.Next = records[len(records)-1].Seq
 	}
 	return list
+}
+
+// briefSize is how much of a payload is listed; what is larger is shown with its effect alone.
+const briefSize = 16 << 10
+
+// brief is the effect without payloads that would make a list too large.
+func (e *effectJSON) brief() *effectJSON {
+	if len(e.Arguments) > briefSize {
+		e.Arguments = nil
+	}
+	if a := e.Approval; a != nil && len(a.Edited) > briefSize {
+		a.Edited = nil
+	}
+	if a := e.Answer; a != nil && len(a.Body) > briefSize {
+		a.Body = nil
+	}
+	return e
 }
 
 // filter reads what is selected by a query.
