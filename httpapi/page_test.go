@@ -34,7 +34,7 @@ func approvesACall(t *testing.T, browser context.Context) {
 	p.says("#awaiting_approval", "9007199254740993")
 	p.click(`li[data-id="` + r.ID + `"] a`)
 	p.says("main", "Pays somebody.")
-	if text := p.text("main"); !hasAll(text, "agent:ada", "run-7", "time left: 24 h", "9007199254740993") {
+	if text := p.text("main"); !hasAll(text, "agent:ada", "run-7", "time left: 2", "9007199254740993") {
 		t.Errorf("the page says %q", text)
 	}
 	p.click("#approve")

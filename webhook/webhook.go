@@ -27,7 +27,7 @@ type Options struct {
 	Tenants []string
 	// Link is the page of an effect, for people. Nil: messages have no link.
 	Link func(id string) string
-	// LookEvery is how often the log is looked into. Defaults to 500 ms.
+	// LookEvery is how often the log is looked into. Defaults to 200 ms.
 	LookEvery time.Duration
 	// RetryAfter is the pause after a first failure; it doubles with each, up to five minutes. Defaults to 1 s.
 	RetryAfter time.Duration
@@ -62,7 +62,7 @@ func (o *Options) resolved() Options {
 		r.Tenants = []string{effect.DefaultTenant}
 	}
 	if r.LookEvery <= 0 {
-		r.LookEvery = 500 * time.Millisecond
+		r.LookEvery = 200 * time.Millisecond
 	}
 	if r.RetryAfter <= 0 {
 		r.RetryAfter = time.Second

@@ -33,5 +33,5 @@ function standing(e, skew) {
   if (!a || e.state !== "awaiting_approval") return [`since ${new Date(e.changedAt).toLocaleString()}`];
   if (a.useUntil) return ["approved, not used yet; void in ", countdown(a.useUntil, skew)];
   const votes = a.quorum > 1 ? `${a.quorum - a.missing} of ${a.quorum} have approved; ` : "";
-  return [votes, a.edited ? "edited; " : "", "time left: ", countdown(a.decideUntil, skew)];
+  return [votes, a.last?.kind === "edit" ? "edited; " : "", "time left: ", countdown(a.decideUntil, skew)];
 }
