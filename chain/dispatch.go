@@ -20,6 +20,7 @@ func (o *operation) dispatch(ctx context.Context, up Upstream, d Dispatch) (a An
 	if ctx.Err() != nil {
 		return o.settleUnsent(ctx, fmt.Errorf("the caller left before the dispatch: %w", context.Cause(ctx))), false
 	}
+	ctx = context.WithValue(ctx, exchangeKey{}, o.exchange)
 	if len(d.Headers) > 0 {
 		ctx = context.WithValue(ctx, headersKey{}, d.Headers)
 	}

@@ -144,6 +144,14 @@ type Observer struct {
 	Await func(ctx context.Context, x *Exchange, p *Pause) error
 	// Decide records what the user of the requester's host says to a pause; Chain.Decide asks it.
 	Decide func(ctx context.Context, x *Exchange, p *Pause, d *Decision) error
+	// Followed is called when somebody begins to follow an operation by its handle, and with false when that
+	// ends without its end.
+	Followed func(ctx context.Context, x *Exchange, following bool)
+	// Ended is called with the end of an operation that was followed by its handle, its requester not asking.
+	// Lost: nobody can tell any more.
+	Ended func(ctx context.Context, x *Exchange, a Answer)
+	// Unfinished lists operations of processes that are no more, whose answer was a handle; Chain.Unfinished asks it.
+	Unfinished func(ctx context.Context, r *Request) ([]Unfinished, error)
 	// Outcome is called once per operation, and once more when a handle of it is resumed.
 	Outcome func(ctx context.Context, x *Exchange, o Outcome)
 }

@@ -12,6 +12,10 @@ func TestMain(m *testing.M) {
 		parrot()
 		return
 	}
+	if dir := os.Getenv(workerEnv); dir != "" {
+		work(dir)
+		return
+	}
 	flag.Parse()
 	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
 		if err := p.Value.Set("6"); err != nil {

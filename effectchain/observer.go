@@ -2,6 +2,8 @@ package effectchain
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/undolog/undolog/chain"
@@ -31,6 +33,13 @@ func Observer(ei *effectinterceptor.Interceptors) chain.Observer {
 				Tenant: x.Request.Caller.Tenant, Principal: principalID(x.Request), Handle: p.Handle, Approve: d.Approve, Reason: d.Reason,
 			})
 		},
+		Followed: func(_ context.Context, x *chain.Exchange, following bool) { ei.Followed(x.ID, following) },
+		Ended: func(ctx context.Context, x *chain.Exchange, a chain.Answer) {
+			ei.Ended(ctx, x.ID, endOf(a))
+		},
+		Unfinished: func(ctx context.Context, r *chain.Request) ([]chain.Unfinished, error) {
+			return unfinished(ctx, ei, r)
+		},
 		Outcome: func(ctx context.Context, x *chain.Exchange, o chain.Outcome) {
 			if o.Verdict == chain.Blocked || o.Verdict == chain.Failed {
 				ei.Stopped(effectinterceptor.Stop{
@@ -49,6 +58,24 @@ func hold(o *chain.Observer, most time.Duration) func(context.Context, *chain.Ex
 		return o.Await(ctx, x, p) == nil
 	}
 }
+
+// unfinished takes up the tasks of a request's principal on the server that its attributes name.
+func unfinished(ctx context.Context, ei *effectinterceptor.Interceptors, r *chain.Request) ([]chain.Unfinished, error) {
+	var server string
+	if err := json.Unmarshal(r.Attributes[serverAttribute], &server); err != nil {
+		return nil, fmt.Errorf("read attribute %s: %w", serverAttribute, err)
+	}
+	list, err := ei.Unfinished(ctx, r.Caller.Tenant, principalID(r), server)
+	found := make([]chain.Unfinished, 0, len(list))
+	for _, u := range list {
+		x := &chain.Exchange{ID: u.Exchange, Request: r, Started: u.At}
+		found = append(found, chain.Unfinished{Exchange: x, Handle: u.Handle, At: u.At})
+	}
+	return found, err
+}
+
+// serverAttribute is the attribute by which an engine names the server of an exchange.
+const serverAttribute = "dev.undolog/server"
 
 func endOf(a chain.Answer) effectinterceptor.End {
 	end := effectinterceptor.End{Kind: effect.OutcomeLost, Result: a.Result, Error: a.Error}

@@ -66,6 +66,7 @@ type Interceptors struct {
 
 	lastConfig atomic.Pointer[readConfig]
 	policy     atomic.Pointer[effect.Policy]
+	followed   sync.Map // id: effects whose task this process follows
 	asked      sync.Map // scope: the tenants and servers that calls were put to people of
 }
 

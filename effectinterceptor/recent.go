@@ -29,6 +29,13 @@ func (r *recent[T]) add(exchange string, what T) {
 	r.of[exchange] = what
 }
 
+func (r *recent[T]) get(exchange string) (what T, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	what, ok = r.of[exchange]
+	return what, ok
+}
+
 // take returns what is remembered and forgets it.
 func (r *recent[T]) take(exchange string) (what T, ok bool) {
 	r.mu.Lock()

@@ -20,6 +20,13 @@ type End struct {
 	Reason string
 }
 
+func (e End) outcome() effect.Outcome {
+	if e.Kind == effect.OutcomeAnswered {
+		return classify(e.Result, e.Error)
+	}
+	return effect.Outcome{Kind: e.Kind, Reason: e.Reason}
+}
+
 // Settled records the end of the dispatch of an exchange: once with what is first known, and once more
 // if an answer still comes after it was lost, or if the first answer was the handle of a task that has ended
 // now. It returns when the outcome is durable, or when the log goes on recording it by itself; an exchange
@@ -35,10 +42,7 @@ func (i *Interceptors) Settled(ctx context.Context, exchange string, end End) {
 		return
 	}
 	faults.Point("after-answer")
-	out := effect.Outcome{Kind: end.Kind, Reason: end.Reason}
-	if end.Kind == effect.OutcomeAnswered {
-		out = classify(end.Result, end.Error)
-	}
+	out := end.outcome()
 	late := o.ended() && !again
 	i.settle(ctx, o, out)
 	faults.Point("after-settle")

@@ -48,6 +48,7 @@ type core struct {
 
 	deliveries deliveries
 	tasks      *tasks // the gateway's
+	tookUp     atomic.Bool
 
 	lastID atomic.Uint64
 	newID  func(n uint64) json.RawMessage // of requests that we send ourselves
@@ -203,6 +204,7 @@ type governed struct {
 func (c *core) govern(ctx context.Context, g *governed) *chain.Reply {
 	if g.m.Method == methodToolsCall {
 		c.prime(ctx, g.m)
+		c.takeUp(g.m)
 		if err := c.checkParamHeaders(g.m); err != nil {
 			return &chain.Reply{Error: NewError(nil, codeHeaderMismatch, err.Error(), nil).Error}
 		}
@@ -219,7 +221,6 @@ func (c *core) govern(ctx context.Context, g *governed) *chain.Reply {
 	reply := c.opts.Chain.Do(ctx, request, func(ctx context.Context, params json.RawMessage) chain.Answer {
 		return c.dispatch(ctx, g, params)
 	})
-	c.noteTask(reply)
 	c.tellPaused(g, reply)
 	if g.m.Method == methodToolsList {
 		c.listed.learn(reply.Result)
@@ -260,6 +261,7 @@ func (c *core) dispatch(ctx context.Context, g *governed, params json.RawMessage
 		g.refusal.Store(&answer.Error)
 		return chain.Answer{Kind: chain.Answered, Error: answer.Error}
 	}
+	c.noteTask(chain.ExchangeOf(ctx), g.m, answer.Result)
 	g.answer.Store(answer)
 	return chain.Answer{Kind: chain.Answered, Result: answer.Result}
 }
@@ -312,24 +314,33 @@ func (c *core) ask(ctx context.Context, method string, params json.RawMessage) (
 }
 
 func (c *core) askOn(ctx context.Context, conn Conn, method string, params json.RawMessage) (json.RawMessage, error) {
-	m := NewRequest(c.newID(c.lastID.Add(1)), method, params)
-	ends, _, err := c.link.startOn(ctx, conn, m)
-	var answer *Message
-	if err == nil {
-		answer, err = answerOf(ctx, ends)
-	}
+	answer, err := c.answerOn(ctx, conn, method, params)
 	switch {
 	case err != nil:
-		if ctx.Err() != nil && method != methodInitialize {
-			c.link.abandon(m.ID, cancelParams(m.ID, "no longer wanted"))
-		}
-		return nil, fmt.Errorf("ask %s: %w", method, err)
+		return nil, err
 	case answer.Truncated:
 		return nil, fmt.Errorf("ask %s: answer of %d bytes is above the limit", method, answer.Size)
 	case answer.Error != nil:
 		return nil, fmt.Errorf("ask %s: answered with error %s", method, shorten(string(answer.Error)))
 	}
 	return answer.Result, nil
+}
+
+// answerOn sends a request of our own and returns its answer, whatever that is.
+func (c *core) answerOn(ctx context.Context, conn Conn, method string, params json.RawMessage) (*Message, error) {
+	m := NewRequest(c.newID(c.lastID.Add(1)), method, params)
+	ends, _, err := c.link.startOn(ctx, conn, m)
+	var answer *Message
+	if err == nil {
+		answer, err = answerOf(ctx, ends)
+	}
+	if err != nil {
+		if ctx.Err() != nil && method != methodInitialize {
+			c.link.abandon(m.ID, cancelParams(m.ID, "no longer wanted"))
+		}
+		return nil, fmt.Errorf("ask %s: %w", method, err)
+	}
+	return answer, nil
 }
 
 func cancelParams(id json.RawMessage, reason string) json.RawMessage {

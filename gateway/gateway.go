@@ -57,6 +57,9 @@ type Options struct {
 	// SharedIdle is how long an upstream shared by stateless agents is kept without a request. Defaults to
 	// 10 minutes.
 	SharedIdle time.Duration
+	// TakeUp is how often tasks are looked for that processes before us have begun and not seen the end of.
+	// Defaults to 15 s.
+	TakeUp time.Duration
 	// Now defaults to time.Now.
 	Now func() time.Time
 }
@@ -116,6 +119,9 @@ func New(opts *Options) *Gateway {
 	}
 	if o.MaxInFlight <= 0 {
 		o.MaxInFlight = 4096
+	}
+	if o.TakeUp <= 0 {
+		o.TakeUp = 15 * time.Second
 	}
 	if o.SharedIdle <= 0 {
 		o.SharedIdle = 10 * time.Minute

@@ -453,6 +453,15 @@ func (l *link) notify(m *Message) {
 	}
 }
 
+// spawn runs a goroutine that close ends and waits for.
+func (l *link) spawn(run func(ctx context.Context)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() == nil {
+		l.readers.Go(func() { run(l.ctx) })
+	}
+}
+
 // close ends the upstream and what is under way on it, and waits until it is gone.
 func (l *link) close() {
 	l.mu.Lock()

@@ -168,6 +168,9 @@ func (s *session) notification(m *Message) {
 			s.replay.initialized(m)
 		}
 		s.link.notify(m)
+		if m.Method == methodInitialized {
+			s.takeUp(m)
+		}
 	}
 }
 

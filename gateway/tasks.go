@@ -66,17 +66,14 @@ func (t *tasks) get(k taskKey) task {
 
 func (c *core) taskKey(id string) taskKey { return taskKey{c.info.Tenant, c.info.Principal, id} }
 
-// noteTask remembers the exchange whose answer is the handle of a task.
-func (c *core) noteTask(reply *chain.Reply) {
-	if reply.Result == nil || !bytes.Contains(reply.Result, []byte(`"taskId"`)) {
+// noteTask remembers the exchange whose answer is the handle of a task, and has the task followed to its end.
+// m is the request as the agent sent it.
+func (c *core) noteTask(x *chain.Exchange, m *Message, result json.RawMessage) {
+	if x == nil || !bytes.Contains(result, []byte(`"taskId"`)) {
 		return
 	}
-	id := splice.Get(reply.Result, "task", "taskId") // 2025-11-25
-	if unquote(splice.Get(reply.Result, "resultType")) == "task" {
-		id = splice.Get(reply.Result, "taskId")
-	}
-	if id := unquote(id); id != "" && reply.Exchange() != nil {
-		c.tasks.put(c.taskKey(id), task{exchange: reply.Exchange()})
+	if f := c.newFollower(x, result, requestMeta(m.Params)); f != nil {
+		f.start(c.opts.Now())
 	}
 }
 

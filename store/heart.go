@@ -22,6 +22,13 @@ func (h *heart) hasBeaten() bool {
 	return h.beaten
 }
 
+// Hold has this process count as alive for as long as it has something to do for an effect that it holds no
+// claim of, as it follows a task. Release, or the effect's next Settle, ends it.
+func (l *Log) Hold(effect string) { l.hold(effect) }
+
+// Release ends a Hold. More than there were are ignored.
+func (l *Log) Release(effect string) { l.release(effect) }
+
 // hold counts a claim and sees to it that the heart beats.
 func (l *Log) hold(effect string) {
 	h := &l.heart

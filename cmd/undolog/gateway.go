@@ -147,6 +147,7 @@ func (f *gatewayFlags) options(args []string, logger *slog.Logger) (*gateway.Opt
 		Logger: logger, Name: f.name, Prime: true, MaxResult: limit, Drain: f.drain,
 		Target: strings.Join(args, " "), Label: commandName(args), Attributes: attributes, ScrubErrors: f.scrub,
 	}
+	opts.TakeUp = f.heartbeat * 3 / 2 // who died just before counts as alive for one
 	if f.drain == 0 {
 		opts.Drain = -1
 	}
