@@ -361,6 +361,49 @@ func TestApproval_insideTheAnswer(t *testing.T) {
 	})
 }
 
+// Replicas on one database: one asks, another goes on, and a decision wakes whoever waits.
+func TestApproval_onPostgres(t *testing.T) {
+	w := newWorld(t).withPolicy(askAll("")).onPostgres()
+	flags := []string{"--approval-url", "https://approve.test/a", "--name", "bank"}
+	asked := &modern{t: t, http: &mcptest.HTTP{URL: w.httpGateway(flags...), Version: "2026-07-28"}, can: `"elicitation":{"url":{}}`}
+	other := &modern{t: t, http: &mcptest.HTTP{URL: w.httpGateway(flags...), Version: "2026-07-28"}, can: asked.can}
+	state := asked.state(asked.call(""))
+	done := make(chan mcptest.Message, 1)
+	go func() { done <- other.call(reply("accept", state)) }()
+	w.ran("approve", w.awaitPending(1)[0])
+	wantPaid(t, <-done)
+	w.wantEffects("charge", 1)
+}
+
+// A policy that is read again and denies ends what is held.
+func TestApproval_aPolicyThatDeniesEndsWhatIsHeld(t *testing.T) {
+	w := newWorld(t).withPolicy(askAll(""))
+	agent := w.agent()
+	agent.MustSend(mcptest.ToolCall("1", "charge", charge10, ""))
+	w.awaitPending(1)
+	writeFile(t, w.policy, askAll(`, deny: "payments are closed"`))
+	m := agent.Response("1")
+	wantOutcome(t, m, "void")
+	if _, reason := outcomeOf(t, m); !strings.Contains(reason, "payments are closed") {
+		t.Errorf("the reason is %s", reason)
+	}
+	wantOutcome(t, agent.Call("2", "charge", charge10), "denied")
+	w.wantEffects("charge", 0)
+}
+
+// P20: a standing grant outlives every process.
+func TestApproval_aStandingGrantPersists(t *testing.T) {
+	w := newWorld(t).withPolicy(askAll(""))
+	agent := w.agent("--hold", "0", "--name", "bank")
+	wantOutcome(t, agent.Call("1", "charge", charge10), "approval_required")
+	w.ran("grant", "give", "--server", "bank", "--tool", "charge", "--where", "args.amount <= 10.0", "--reason", "small change")
+	agent.Kill()
+	agent = w.agent("--hold", "0", "--name", "bank")
+	wantPaid(t, agent.Call("1", "charge", charge10))
+	wantOutcome(t, agent.Call("2", "charge", `{"account":"alice","amount":11}`), "approval_required")
+	w.wantEffects("charge", 1)
+}
+
 // W11: a remote engine gets a reason, and neither a question nor a task.
 func TestApproval_behindARemoteEngine(t *testing.T) {
 	w := newWorld(t).withPolicy(askAll(""))
