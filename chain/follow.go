@@ -13,10 +13,13 @@ type Unfinished struct {
 	At       time.Time       // when that came
 }
 
+// TakesUp reports whether the observer knows of operations that processes before this one have begun.
+func (c *Chain) TakesUp() bool { return c.opts.Observer.Unfinished != nil }
+
 // Unfinished lists what was begun by processes that are no more, for the target of r and on behalf of its
 // principal: an engine that can reach the target follows it from here on.
 func (c *Chain) Unfinished(ctx context.Context, r *Request) ([]Unfinished, error) {
-	if c.opts.Observer.Unfinished == nil {
+	if !c.TakesUp() {
 		return nil, nil
 	}
 	return c.opts.Observer.Unfinished(ctx, r)

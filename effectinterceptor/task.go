@@ -93,11 +93,10 @@ func isTask(r *effect.Record) bool {
 
 // isFollowed reports whether somebody follows the effect's task: this process, or one that lives.
 func (i *Interceptors) isFollowed(r *effect.Record) bool {
-	if r.Owner == i.log.Owner() {
-		_, followed := i.followed.Load(r.ID)
-		return followed
+	if _, followed := i.followed.Load(r.ID); followed {
+		return true
 	}
-	return i.log.Now().Before(r.OwnerUntil)
+	return r.Owner != i.log.Owner() && i.log.Now().Before(r.OwnerUntil)
 }
 
 // takeUp is the recorded effect as if this process had begun it.

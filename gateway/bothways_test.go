@@ -158,7 +158,7 @@ func TestServe_governsWhatTheUpstreamAsks(t *testing.T) {
 }
 
 func TestServe_governsTheEndOfATask(t *testing.T) {
-	r := start(t, gateway.Options{Chain: ruled(t,
+	r := start(t, gateway.Options{Drain: -1, Chain: ruled(t,
 		rule{event: "tools/call", phase: response, deny: "poison", old: "secret", new: "[gone]"})})
 	up := r.shakeHands()
 	exchange := func(ask, answer, want string) {

@@ -223,11 +223,11 @@ func lostTask(why string) chain.Answer {
 // itself. A process that has just died counts as alive for a while, so that it looks now and then. m is a
 // request, or a notification, of the agent.
 func (c *core) takeUp(m *Message) {
-	if !c.knowsServer() || !c.tookUp.CompareAndSwap(false, true) {
+	if !c.opts.Chain.TakesUp() || !c.knowsServer() || !c.tookUp.CompareAndSwap(false, true) {
 		return
 	}
-	request := c.request(&Message{Method: methodToolsCall, Header: m.Header})
 	meta := requestMeta(m.Params)
+	request := c.request(&Message{Method: methodToolsCall, Params: withMeta(json.RawMessage("{}"), meta), Header: m.Header})
 	c.link.spawn(func(ctx context.Context) {
 		for c.takeUpOnce(ctx, request, meta); sleep(ctx, c.opts.TakeUp); {
 			c.takeUpOnce(ctx, request, meta)
