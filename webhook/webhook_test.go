@@ -355,33 +355,34 @@ func TestTeller_goesOnWhereAnotherEnded(t *testing.T) {
 // noted waits until the log says of so many messages that they were taken.
 func (w *world) noted(n int) {
 	w.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	eventually(w.t, "messages to be noted", func() bool {
 		events, err := w.log.Events(w.t.Context(), effect.DefaultTenant, 0, 1000)
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		events = slices.DeleteFunc(events, func(ev effect.Event) bool { return ev.Kind != effect.EventTold })
-		if len(events) >= n {
-			return
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("%d messages are noted, want %d", len(events), n)
-		}
-	}
+		return len(slices.DeleteFunc(events, func(ev effect.Event) bool { return ev.Kind != effect.EventTold })) >= n
+	})
 }
 
 // tried waits until the endpoint was tried so often.
 func (e *endpoint) tried(n int) {
 	e.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	eventually(e.t, "tries", func() bool {
 		e.mu.Lock()
-		tries := len(e.bodies)
-		e.mu.Unlock()
-		if tries >= n {
-			return
-		}
-		if time.Now().After(deadline) {
-			e.t.Fatalf("%d tries, want %d", tries, n)
+		defer e.mu.Unlock()
+		return len(e.bodies) >= n
+	})
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline, tick := time.After(20*time.Second), time.NewTicker(2*time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-deadline:
+			t.Fatalf("waited in vain for %s", what)
+		case <-tick.C:
 		}
 	}
 }
