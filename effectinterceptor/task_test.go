@@ -95,9 +95,9 @@ func TestUnfinished(t *testing.T) {
 		w := newWorld(t)
 		w.beganTask(t, pay)
 		w.ei.Followed("1", true)
-		shut := w.shut
+		first := w.log
+		defer first.Close()
 		w.open() // another process on the same log
-		defer shut()
 		if found := list(w, "alice"); len(found) != 0 {
 			t.Errorf("found %v", found)
 		}
