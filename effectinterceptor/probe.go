@@ -50,6 +50,18 @@ func (i *Interceptors) Probe(ctx context.Context, r *effect.Record, target inter
 	return p.run(ctx)
 }
 
+// ProbedOn is the server on which the probe for an effect is made. It fails with ErrNoProbe.
+func (i *Interceptors) ProbedOn(ctx context.Context, r *effect.Record) (string, error) {
+	contract, err := i.contractOf(ctx, i.policy.Load(), sentCall(r))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("find probe of effect %s: %w", r.ID, err)
+	case contract.Probe == nil:
+		return "", fmt.Errorf("find probe of effect %s: %w", r.ID, ErrNoProbe)
+	}
+	return cmp.Or(contract.Probe.Server, r.Server), nil
+}
+
 // doubt is what a caller gets whose call is in doubt: a reason, or nil when a probe has settled it and the log
 // is to be asked again. A call probes once.
 func (i *Interceptors) doubt(ctx context.Context, in *interceptors.Invocation, o *open, r *effect.Record) error {

@@ -16,8 +16,8 @@ import (
 type Options struct {
 	// Every is how often the log is looked through, give or take a tenth. Defaults to 30 s.
 	Every time.Duration
-	// Probe finds out about an effect in doubt and settles it if it can; false when it cannot say. It must
-	// leave alone what it has no probe for. Defaults to nothing.
+	// Probe finds out about an effect in doubt and settles it if it can; false when it cannot say, with
+	// ErrNoProbe when it has none for the effect. Defaults to nothing.
 	Probe func(ctx context.Context, r *effect.Record) (settled bool, err error)
 	// ProbeEvery is how soon an effect that a probe could say nothing of is asked about again; it doubles
 	// with every try, up to an hour. Defaults to Every.
@@ -25,6 +25,9 @@ type Options struct {
 	// Logger gets what was done. Defaults to silence.
 	Logger *slog.Logger
 }
+
+// ErrNoProbe is what Options.Probe says of an effect that it has no probe for.
+var ErrNoProbe = errors.New("there is no probe for it")
 
 // Reaper looks through a log and ends what is over. Its methods are for one goroutine.
 type Reaper struct {
@@ -192,6 +195,9 @@ func (r *Reaper) probe(ctx context.Context, e *effect.Record, done *Done) error 
 	t.pause = min(max(2*t.pause, r.opts.ProbeEvery), maxProbePause)
 	t.next = now.Add(t.pause)
 	r.tries[e.ID] = t
+	if errors.Is(err, ErrNoProbe) {
+		return nil
+	}
 	done.Unknown++
 	return err
 }

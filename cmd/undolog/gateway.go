@@ -104,16 +104,22 @@ func runGateway(cmd *cobra.Command, args []string, f *gatewayFlags) (err error) 
 	}
 	defer func() { err = errors.Join(err, k.close()) }()
 	policy, logger := k.policy, k.logger
+	probes, err := parseProbeServers(f.probeServers, logger)
+	if err != nil {
+		return err
+	}
 	ei := effectinterceptor.New(k.log.Log, &effectinterceptor.Options{
 		Policy: policy, Trust: func(string) bool { return policy == nil }, Delivery: true,
-		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: logger, Vault: k.vault, ApprovalURL: f.approvalURL,
+		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: logger, Vault: k.vault, ApprovalURL: f.approvalURL, ProbeServers: probes.asides(),
 	})
 	f.watchPolicy(cmd.Context(), k, ei)
-	defer f.reap(cmd.Context(), k, reaper.Options{})()
 	opts, err := f.options(args, logger)
 	if err != nil {
 		return err
 	}
+	p := f.prober(ei, probes, opts)
+	defer p.close()
+	defer f.reap(cmd.Context(), k, reaper.Options{Probe: p.probe})()
 	var others []*hosts.Host
 	if opts.Chain, others, err = newGatewayChain(cmd, ei, f.chain, logger); err != nil {
 		return err
@@ -145,7 +151,7 @@ func (f *gatewayFlags) options(args []string, logger *slog.Logger) (*gateway.Opt
 	}
 	opts := &gateway.Options{
 		Logger: logger, Name: f.name, Prime: true, MaxResult: limit, Drain: f.drain,
-		Target: strings.Join(args, " "), Label: commandName(args), Attributes: attributes, ScrubErrors: f.scrub,
+		Attributes: attributes, ScrubErrors: f.scrub,
 	}
 	opts.TakeUp = f.heartbeat * 3 / 2 // who died just before counts as alive for one
 	if f.drain == 0 {
@@ -155,21 +161,21 @@ func (f *gatewayFlags) options(args []string, logger *slog.Logger) (*gateway.Opt
 		opts.Hold = -1
 	}
 	opts.RequireElicitation = f.noElicitation == "error"
-	if f.upstream == "" {
-		opts.Dial = func(ctx context.Context, _ *gateway.AgentInfo) (gateway.Conn, error) {
-			return gateway.StartProcess(ctx, args, &gateway.ProcessOptions{Logger: logger, Limits: &gateway.Limits{MaxBytes: limit}})
-		}
-		return opts, nil
-	}
 	header, err := parseHeaders(f.headers)
 	if err != nil {
 		return nil, err
 	}
-	opts.Target, opts.Label = f.upstream, withoutSecrets(f.upstream)
-	opts.Dial = func(ctx context.Context, _ *gateway.AgentInfo) (gateway.Conn, error) {
-		return gateway.DialHTTP(ctx, f.upstream, &gateway.UpstreamOptions{Header: header, MaxResult: limit, Logger: logger})
-	}
+	up := &upstream{command: args, url: f.upstream, header: header, maxResult: limit, logger: logger}
+	opts.Target, opts.Label, opts.Dial = up.target(), up.label(), up.dial
 	return opts, nil
+}
+
+// prober looks up what is in doubt on the servers of --probe-server and on the upstream itself, which it reaches
+// on a connection of its own.
+func (f *gatewayFlags) prober(ei *effectinterceptor.Interceptors, others probeServers, opts *gateway.Options) *prober {
+	return &prober{ei: ei, others: others, own: newProbeServer(gateway.AskerOptions{
+		Dial: opts.Dial, Target: opts.Target, Label: opts.Label, Name: opts.Name, Logger: opts.Logger,
+	})}
 }
 
 func (f *gatewayFlags) caller() string {

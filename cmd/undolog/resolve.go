@@ -16,27 +16,42 @@ import (
 type resolveFlags struct {
 	committed, notApplied  bool
 	result, reason, person string
+	probe                  probeFlags
 }
 
 func resolveCommand() *cobra.Command {
 	var f resolveFlags
 	cmd := &cobra.Command{
-		Use:   "resolve ID (--committed [--result FILE] | --not-applied) --reason TEXT",
+		Use:   "resolve ID (--committed [--result FILE] | --not-applied) --reason TEXT | resolve ID --probe --policy FILE (-- COMMAND ARGS… | --upstream URL)",
 		Short: "Settle an effect whose outcome was lost",
 		Long: `Settle an effect that is in doubt (or waits for a round or task that will not come), after somebody has
 looked at the target.
 
 With --committed it took effect: the same call sent again is answered from the record, with --result as
 its answer or else with a text that says who confirmed it. With --not-applied it did not: the same call
-sent again runs.`,
+sent again runs.
+
+With --probe the target is asked, by the probe that the policy names for the tool: a call that only reads.
+What it says settles the effect; where it cannot tell nothing is changed. The server is the one that has the
+probe's tool.`,
 		Example: `  undolog resolve 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42 --committed --reason "charge ch_17 is in the ledger"
-  undolog resolve 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42 --not-applied --reason "no such charge at the bank"`,
-		Args: exactArgs(1, "the id of an effect"),
+  undolog resolve 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42 --not-applied --reason "no such charge at the bank"
+  undolog resolve 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42 --probe --policy undolog.yaml -- payments --ledger payments.jsonl`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			return exactArgs(1, "the id of an effect")(cmd, args[:len(args)-len(afterDash(cmd, args))])
+		},
 
 		ValidArgsFunction: completeIDs(effect.StateInDoubt, effect.StateWaiting),
 
-		RunE: func(cmd *cobra.Command, args []string) error { return runResolve(cmd, args[0], &f) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.probe.command = afterDash(cmd, args)
+			if f.probe.wanted {
+				return runProbe(cmd, args[0], &f)
+			}
+			return runResolve(cmd, args[0], &f)
+		},
 	}
+	f.probe.add(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&f.committed, "committed", false, "it took effect")
 	flags.BoolVar(&f.notApplied, "not-applied", false, "it did not take effect")
@@ -71,6 +86,8 @@ func (f *resolveFlags) params(cmd *cobra.Command, id string) (*store.ResolvePara
 		p.By = localUser()
 	}
 	switch {
+	case f.probe.isGiven():
+		return nil, usagef("a server, --upstream, --header and --policy go with --probe")
 	case f.committed == f.notApplied:
 		return nil, usagef("say --committed or --not-applied, after looking at the target")
 	case f.notApplied && f.result != "":

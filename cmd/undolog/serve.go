@@ -63,12 +63,18 @@ func runServe(cmd *cobra.Command, f *serveFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, k.close()) }()
+	probes, err := parseProbeServers(f.probeServers, k.logger)
+	if err != nil {
+		return err
+	}
 	ei := effectinterceptor.New(k.log.Log, &effectinterceptor.Options{
 		Policy: k.policy, Trust: func(string) bool { return k.policy == nil && f.trust },
-		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: k.logger, Vault: k.vault, ApprovalURL: f.approvalURL,
+		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: k.logger, Vault: k.vault, ApprovalURL: f.approvalURL, ProbeServers: probes.asides(),
 	})
 	f.watchPolicy(cmd.Context(), k, ei)
-	defer f.reap(cmd.Context(), k, reaper.Options{})()
+	p := &prober{ei: ei, others: probes}
+	defer p.close()
+	defer f.reap(cmd.Context(), k, reaper.Options{Probe: p.probe})()
 	host := interceptors.NewServer(&interceptors.ServerOptions{Logger: k.logger, LegacyEnvelope: !f.strict, MaxConcurrent: 256})
 	if err := ei.Register(host, effectinterceptor.ForeignEngine); err != nil {
 		return err
