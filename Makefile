@@ -7,7 +7,7 @@ export CGO_ENABLED = 0
 
 GOTEST = CGO_ENABLED=$(if $(RACE),1,0) $(GO) test $(RACE)
 
-.PHONY: help build demo test test-peers check fuzz bench bench-pg soak soak-pg clean
+.PHONY: help build demo test test-peers check fuzz bench bench-pg soak soak-pg soak-model soak-faults clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -46,6 +46,19 @@ soak: ## the crash rounds of the tests, many more of them
 soak-pg: ## PostgreSQL stopped 500 times under callers, connections cut at every byte, and the rest of e2e/chaos for longer
 	./scripts/postgres
 	$(GOTEST) -count=1 -timeout 120m ./e2e/chaos -args -soak
+
+# The random tests print what they began with; the same number makes the same runs again.
+SEED ?= $(shell date +%s)
+HISTORIES ?= 10000
+TRIALS ?= 1000
+
+soak-model: ## random histories of calls, people, clocks and crashes against the model of the design: HISTORIES, SEED
+	@echo "SEED=$(SEED)"
+	$(GO) test -v -count=1 -timeout 120m ./e2e/proof -run Histories_onSQLite -rapid.checks=$(HISTORIES) -rapid.seed=$(SEED)
+
+soak-faults: ## real processes under random faults, judged by the ledger at the tool: TRIALS, SEED of the first
+	@echo "SEED=$(SEED)"
+	$(GO) test -count=1 -timeout 120m ./e2e -run Injected -args -trials $(TRIALS) -trial-seed $(SEED)
 
 clean: ## remove what was built
 	rm -rf bin

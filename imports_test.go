@@ -48,6 +48,7 @@ var importRules = []struct {
 	{"internal/barewriter", []string{"store", "store/sqlite"}, "writes the log's rows with the log's types"},
 	{"e2e", nil, "tests through the programs alone"},
 	{"e2e/chaos", nil, "nothing but tests"},
+	{"e2e/proof", nil, "nothing but tests"},
 	{"internal/mcptest", nil, "raw clients for tests"},
 	{"internal/pgcluster", nil, "runs PostgreSQL, whatever is kept in it"},
 	{"internal/pgtest", []string{"internal/pgcluster"}, "databases for tests, whatever is kept in them"},

@@ -12,6 +12,10 @@ func TestMain(m *testing.M) {
 		parrot()
 		return
 	}
+	if how := os.Getenv(manglerEnv); how != "" {
+		mangle(how)
+		return
+	}
 	if dir := os.Getenv(workerEnv); dir != "" {
 		work(dir)
 		return
