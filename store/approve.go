@@ -75,7 +75,7 @@ func (l *Log) checkEdited(ctx context.Context, was *effect.Record, a *effect.App
 	}
 	contract := &effect.Contract{Identity: a.Identity, Volatile: a.Volatile, NoKeyArgument: true}
 	id, err := contract.Identify(&effect.Call{
-		Tenant: was.Tenant, Principal: was.Principal, Server: was.Server, Tool: was.Tool, Arguments: a.Arguments,
+		Tenant: was.Tenant, Principal: was.Principal, Server: was.Server, Tool: was.Tool, Arguments: a.Arguments, Occurrence: was.Occurrence,
 	})
 	if err != nil {
 		return err
