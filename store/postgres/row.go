@@ -82,11 +82,11 @@ func (c *effectRows) add(row *effectRow, place int) {
 }
 
 // insertEffects claims what can be claimed, and returns what it was. A call that is not sure is inserted
-// only when nothing is known of it: most calls are new, and to ask first would be a round trip for each. That
-// its signature is known is said by the constraint, because effects are never deleted: the first generation,
-// which such a call would be, is there. Look-alikes are asked about. The questions are scalar on purpose: each
-// is a look into an index for each row, under every plan, where an anti-join may become a scan of the table
-// while statistics are young.
+// only when nothing is known of it, by signature or as a look-alike: most calls are new, and to ask first
+// would be a round trip for each. The constraint would say by itself that a signature is known, but only to a
+// transaction that has taken a number, and so is written to the WAL, where a replay writes nothing. The questions
+// are scalar on purpose: each is a look into an index for each row, under every plan, where an anti-join may
+// become a scan of the table while statistics are young.
 var (
 	insertEffects = intoEffect("$1::text") + `
 	FROM unnest(
@@ -140,7 +140,8 @@ func ifNew(first string) string {
 	       key, run, occurrence, policy, source, lookalike_of, owner,
 	       arguments, sure)
 	WHERE n.sure
-	   OR (SELECT true FROM undolog.effect e
+	   OR (SELECT true FROM undolog.effect e WHERE e.signature = n.signature LIMIT 1) IS NULL
+	  AND (SELECT true FROM undolog.effect e
 	       WHERE e.window_signature = n.window_signature AND e.rule IN ('key', 'run') LIMIT 1) IS NULL
 	  AND (n.rule = 'window'
 	       OR (SELECT true FROM undolog.effect e WHERE e.signature = n.window_signature LIMIT 1) IS NULL)
