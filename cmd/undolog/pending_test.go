@@ -1,0 +1,56 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/store"
+)
+
+// Each effect that waits for somebody is listed with what to do for it.
+func TestPending_saysWhatToDo(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "log.db")
+	asked(t, db, "1")
+	withStore(t, db, func(log *store.Log) {
+		leave := func(tool string, out effect.Outcome) {
+			t.Helper()
+			contract := effect.DefaultContract(nil, false)
+			call := &effect.Call{Principal: "agent:ada", Server: "bank", Tool: tool}
+			id, err := contract.Identify(call)
+			if err != nil {
+				t.Fatal(err)
+			}
+			begun, err := log.Begin(t.Context(), &store.BeginParams{Call: call, Identity: id, Contract: contract})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := log.Settle(t.Context(), *begun.Claim, contract, out); err != nil {
+				t.Fatal(err)
+			}
+		}
+		waits := func(body string) effect.Outcome {
+			return effect.Outcome{Kind: effect.OutcomeWaiting, Continuation: "x", Answer: effect.Answer{Kind: effect.AnswerResult, Body: json.RawMessage(body)}}
+		}
+		leave("lost", effect.Outcome{Kind: effect.OutcomeLost, Reason: "the stream broke"})
+		leave("task", waits(`{"task":{"taskId":"x"}}`))
+		leave("round", waits(`{"resultType":"input_required","requestState":"x"}`))
+		leave("done", effect.Outcome{Kind: effect.OutcomeUnsent})
+	})
+	text, code := said(t, "pending", "--db", db)
+	for _, want := range []string{
+		`awaiting_approval +bank +refund .* undolog approve or deny, until `,
+		`in_doubt +bank +lost .* look at the target, then undolog resolve`,
+		`waiting +bank +task .* its task is followed by the gateway`,
+		`waiting +bank +round .* its agent answers what the tool asks`,
+	} {
+		if !regexp.MustCompile(want).MatchString(text) {
+			t.Errorf("pending says nothing like %q:\n%s", want, text)
+		}
+	}
+	if code != exitOK || regexp.MustCompile(`bank +done`).MatchString(text) {
+		t.Errorf("pending exits with %d:\n%s", code, text)
+	}
+}
