@@ -214,6 +214,17 @@ func testEdit(t *testing.T, h Harness) {
 			}
 		}
 	})
+	t.Run("an edited call is looked up with its occurrence", func(t *testing.T) {
+		p := newWorld(t, h).process()
+		second := func(c *effect.Call) { c.Occurrence = "2" }
+		r := p.asked(charge(second), contract(asks))
+		p.done(charge(args(`{"amount":9}`)), contract())
+		p.decide(edit(r, `{"amount":9}`)) // the first is another call
+		p.done(charge(args(`{"amount":8}`), second), contract())
+		if _, err := p.Decide(t.Context(), edit(r, `{"amount":8}`)); !isForbidden(err) {
+			t.Errorf("edit to what has run: %v", err)
+		}
+	})
 	t.Run("an edited call that runs before its approval is not approved any more", func(t *testing.T) {
 		p := newWorld(t, h).process()
 		r := p.asked(charge(), contract(asks))
