@@ -20,6 +20,9 @@ func (o *operation) dispatch(ctx context.Context, up Upstream, d Dispatch) (a An
 	if ctx.Err() != nil {
 		return o.settleUnsent(ctx, fmt.Errorf("the caller left before the dispatch: %w", context.Cause(ctx))), false
 	}
+	if err := o.chain.MaySend(ctx, o.exchange); err != nil {
+		return o.settleUnsent(ctx, err), false
+	}
 	ctx = context.WithValue(ctx, exchangeKey{}, o.exchange)
 	if len(d.Headers) > 0 {
 		ctx = context.WithValue(ctx, headersKey{}, d.Headers)
@@ -30,6 +33,16 @@ func (o *operation) dispatch(ctx context.Context, up Upstream, d Dispatch) (a An
 		return a, false
 	}
 	return o.dispatchApart(ctx, up, d)
+}
+
+// MaySend returns why an operation may not be sent any more; nil when it may. The chain asks before it calls an
+// Upstream; one that then waits for its connection asks again right before it writes, and is Unsent if it must
+// not.
+func (c *Chain) MaySend(ctx context.Context, x *Exchange) error {
+	if c.opts.Observer.Sending == nil || x == nil {
+		return nil
+	}
+	return c.opts.Observer.Sending(ctx, x)
 }
 
 // dispatchApart runs the dispatch in a goroutine of its own, which may outlive its caller.

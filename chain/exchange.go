@@ -120,6 +120,9 @@ type Outcome struct {
 // Observer is told about exchanges. Nil funcs are skipped. They are called in the exchange's own
 // goroutine.
 type Observer struct {
+	// Sending is asked right before an operation is sent whether it still may be: an error settles it as Unsent.
+	// Nil: it may.
+	Sending func(ctx context.Context, x *Exchange) error
 	// Settled is called for every dispatch that the request phase let through, as soon as its end is
 	// known: answered, lost, unsent, or stopped by the engine before it was sent (Unsent). It runs outside
 	// every deadline and the caller's context. After Lost it is called once more when an answer still

@@ -181,3 +181,28 @@ func TestLate_answerOfALostLeaseSettlesIt(t *testing.T) {
 	}
 	w.wantEffects("charge", 1)
 }
+
+// A gateway is stopped between its claim and the dispatch until a probe has found that nothing was applied and
+// the same call has run through another gateway. When it goes on it does not send what it had claimed.
+func TestLate_dispatchOfALostClaimIsNotMade(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "faults").withPolicy(lookedUp)
+	cmd := w.command(w.gatewayArgs("--heartbeat", "300ms", "--reap-every", "0")...)
+	cmd.Env = append(os.Environ(), "UNDOLOG_FAULT=stop:after-begin")
+	stopped := mcptest.StartCommand(t, cmd)
+	stopped.Initialize(protocol)
+	stopped.MustSend(mcptest.ToolCall("1", "charge", chargeRef, ""))
+	w.eventually("the claim to be lost", func() bool {
+		list := w.log("--tool", "charge")
+		return len(list) == 1 && list[0].State == "in_doubt"
+	})
+	if m := w.agent().Call("1", "charge", chargeRef); m.Error != nil || replayed(t, m) {
+		t.Errorf("did not run: %s", m.Raw)
+	}
+	w.wantEffects("charge", 1)
+	stopped.Signal(syscall.SIGCONT)
+	if m := stopped.Response("1"); m.Error == nil {
+		t.Errorf("what had lost its claim was answered with %s", m.Raw)
+	}
+	w.wantFound()
+}

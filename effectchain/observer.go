@@ -16,6 +16,7 @@ import (
 // options, on which ei was registered for effectinterceptor.OwnEngine; New does both.
 func Observer(ei *effectinterceptor.Interceptors) chain.Observer {
 	return chain.Observer{
+		Sending: func(ctx context.Context, x *chain.Exchange) error { return ei.MaySend(ctx, x.ID) },
 		Settled: func(ctx context.Context, x *chain.Exchange, a chain.Answer) {
 			ei.Settled(ctx, x.ID, endOf(a))
 		},

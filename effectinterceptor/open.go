@@ -26,7 +26,8 @@ type open struct {
 	replayed bool             // answered from the record
 	edited   string           // what the model is told when other arguments ran than it sent
 	started  time.Time
-	probed   bool // its outcome was looked up
+	came     time.Time // as started, by the machine's own clock
+	probed   bool      // its outcome was looked up
 
 	overlapped bool // guarded by openSet: another request of the session was open at the same time
 
@@ -51,6 +52,7 @@ func (i *Interceptors) newOpen(in *interceptors.Invocation, call *effect.Call, c
 		call:     call,
 		contract: contract,
 		started:  now,
+		came:     time.Now(),
 	}
 }
 

@@ -3,6 +3,7 @@ package effectinterceptor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -70,6 +71,24 @@ func (i *Interceptors) Delivered(exchange string, at time.Time, delivered bool) 
 		i.log.Delivered(o.call.Tenant, o.effectID, at)
 		i.arrived.add(exchange, arrival{o.call.Tenant, o.effectID})
 	}
+}
+
+// errNotHeld says that a claim was lost before its call was sent.
+var errNotHeld = errors.New("the claim was lost before the call was sent: this process had been stopped for too long")
+
+// MaySend returns why the call of an exchange must not be sent any more; nil when it may be. A process that was
+// stopped since it claimed the call may have lost the claim, and others may have settled it or made the call
+// themselves.
+func (i *Interceptors) MaySend(ctx context.Context, exchange string) error {
+	o := i.open.only(localExchange(exchange))
+	if o == nil || o.claim == nil {
+		return nil
+	}
+	holds, err := i.log.Holds(ctx, *o.claim, o.came)
+	if err == nil && !holds {
+		err = errNotHeld
+	}
+	return err
 }
 
 // Explain is what the requester of an exchange is told when its dispatch was lost or not sent; nil when

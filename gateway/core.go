@@ -238,7 +238,7 @@ func (c *core) dispatch(ctx context.Context, g *governed, params json.RawMessage
 		with.Added, out = added, &with
 	}
 	g.turn.wait(ctx)
-	ends, written, err := c.link.start(ctx, out)
+	ends, written, err := c.send(ctx, out)
 	g.turn.leave()
 	if err != nil && !written {
 		g.failed.Store(&err)
@@ -264,6 +264,18 @@ func (c *core) dispatch(ctx context.Context, g *governed, params json.RawMessage
 	c.noteTask(chain.ExchangeOf(ctx), g.m, answer.Result)
 	g.answer.Store(answer)
 	return chain.Answer{Kind: chain.Answered, Result: answer.Result}
+}
+
+// send writes a governed request once there is a connection, if it still may be sent then.
+func (c *core) send(ctx context.Context, out *Message) (ends <-chan ending, written bool, err error) {
+	conn, err := c.link.open(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := c.opts.Chain.MaySend(ctx, chain.ExchangeOf(ctx)); err != nil {
+		return nil, false, err
+	}
+	return c.link.startOn(ctx, conn, out)
 }
 
 func (c *core) tooLarge(size int64) json.RawMessage {

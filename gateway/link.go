@@ -373,15 +373,7 @@ func (l *link) requestOn(ctx context.Context, conn Conn, m *Message, done func(e
 	}
 }
 
-// start sends a request whose end comes on the channel.
-func (l *link) start(ctx context.Context, m *Message) (ends <-chan ending, written bool, err error) {
-	conn, err := l.open(ctx)
-	if err != nil {
-		return nil, false, err
-	}
-	return l.startOn(ctx, conn, m)
-}
-
+// startOn sends a request whose end comes on the channel.
 func (l *link) startOn(ctx context.Context, conn Conn, m *Message) (ends <-chan ending, written bool, err error) {
 	ch := make(chan ending, 1)
 	written, err = l.requestOn(ctx, conn, m, func(e ending) { ch <- e })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -46,6 +47,7 @@ func (l *Log) Begin(ctx context.Context, p *BeginParams) (*Begun, error) {
 	if !call.ReceivedAt.IsZero() {
 		call.ReceivedAt = l.clock.LogTime(call.ReceivedAt)
 	}
+	from := time.Now()
 	begun, err := l.driver.Begin(ctx, &Begin{
 		ID: id.String(), Call: &call, Identity: p.Identity, Contract: p.Contract, Policy: p.Policy,
 		Owner: l.owner, TTL: l.opts.TTL, Remote: p.Remote, Continuation: p.Continuation,
@@ -55,6 +57,7 @@ func (l *Log) Begin(ctx context.Context, p *BeginParams) (*Begun, error) {
 		return nil, fmt.Errorf("begin %s on %s: %w", p.Call.Tool, p.Call.Server, err)
 	}
 	if begun.Claim != nil && !p.Remote {
+		l.heart.claimed(from)
 		l.hold(begun.Claim.Effect)
 	}
 	return begun, nil
