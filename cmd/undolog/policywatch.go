@@ -20,7 +20,8 @@ type policyWatch struct {
 	digest string // of the policy in force
 }
 
-// settleTime is how long after a change the file is read: editors write in several steps.
+// settleTime is how long after a change the file is read: editors write in several steps. What they write later is
+// a change of its own.
 const settleTime = 100 * time.Millisecond
 
 // start watches the file until ctx ends, on a goroutine of its own. A file that cannot be read, or is no
@@ -40,10 +41,11 @@ func (w *policyWatch) start(ctx context.Context) {
 	}
 	if err != nil {
 		w.logger.WarnContext(ctx, "changes of the policy file are noticed on SIGHUP only", slog.Any("error", err))
-		watcher = &fsnotify.Watcher{}
 	}
 	go func() {
-		if watcher.Events != nil {
+		if watcher == nil {
+			watcher = &fsnotify.Watcher{} // that tells of nothing
+		} else {
 			defer watcher.Close()
 		}
 		w.run(ctx, hangup, watcher)
@@ -59,7 +61,9 @@ func (w *policyWatch) run(ctx context.Context, hangup <-chan struct{}, watcher *
 		case <-hangup:
 			w.reload(ctx)
 		case <-watcher.Events: // of any file: the policy may be a link to what has changed
-			due = time.After(settleTime)
+			if due == nil { // the log may be written in the same directory, all the time
+				due = time.After(settleTime)
+			}
 		case err := <-watcher.Errors:
 			w.logger.WarnContext(ctx, "changes of the policy file may go unnoticed", slog.Any("error", err))
 		case <-due:
