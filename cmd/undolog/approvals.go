@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -125,7 +126,7 @@ func timeLeft(a *effect.Approval, now time.Time) string {
 	case left >= 48*time.Hour:
 		return fmt.Sprintf("%dd", left/(24*time.Hour))
 	case left >= time.Hour:
-		return left.Truncate(time.Minute).String()[:len(left.Truncate(time.Minute).String())-2]
+		return strings.TrimSuffix(left.Truncate(time.Minute).String(), "0s")
 	}
 	return left.Truncate(time.Second).String()
 }

@@ -15,7 +15,7 @@ import (
 // decideFlags are those of every command that decides on a call.
 type decideFlags struct {
 	reason, person string
-	for_           time.Duration
+	span           time.Duration // of --for
 }
 
 func (f *decideFlags) add(cmd *cobra.Command, reason string) {
@@ -24,7 +24,7 @@ func (f *decideFlags) add(cmd *cobra.Command, reason string) {
 }
 
 func (f *decideFlags) decision(kind effect.DecisionKind) effect.Decision {
-	d := effect.Decision{Kind: kind, By: f.person, Reason: f.reason, Via: "cli", Extend: f.for_}
+	d := effect.Decision{Kind: kind, By: f.person, Reason: f.reason, Via: "cli", Extend: f.span}
 	if d.By == "" {
 		d.By = localUser()
 	}
@@ -119,14 +119,14 @@ func extendCommand() *cobra.Command {
 
 		ValidArgsFunction: completeIDs(effect.StateAwaitingApproval),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.for_ <= 0 {
-				return usagef("--for %s: say for how long from now, such as 48h", f.for_)
+			if f.span <= 0 {
+				return usagef("--for %s: say for how long from now, such as 48h", f.span)
 			}
 			return decideEach(cmd, args, f.decision(effect.DecideExtend))
 		},
 	}
 	f.add(cmd, "why; kept in the log")
-	cmd.Flags().DurationVar(&f.for_, "for", 0, "for how long from now")
+	cmd.Flags().DurationVar(&f.span, "for", 0, "for how long from now")
 	return cmd
 }
 

@@ -50,7 +50,7 @@ with --any, every call of a tool.`,
 	flags.StringVar(&f.where, "where", "", "a CEL condition on the call")
 	flags.BoolVar(&f.any, "any", false, "every call of the tool")
 	flags.StringVar(&f.principal, "principal", "", "only calls of this caller, such as agent:ada (default any)")
-	flags.DurationVar(&f.for_, "for", 24*time.Hour, "how long it holds; 0 is until it is revoked")
+	flags.DurationVar(&f.span, "for", 24*time.Hour, "how long it holds; 0 is until it is revoked")
 	f.add(cmd, "why; required")
 	return cmd
 }
@@ -83,8 +83,8 @@ func (f *grantFlags) check() error {
 	switch {
 	case f.reason == "":
 		return usagef("say with --reason why these calls need no approval of their own")
-	case f.for_ < 0:
-		return usagef("--for %s: cannot be negative", f.for_)
+	case f.span < 0:
+		return usagef("--for %s: cannot be negative", f.span)
 	case f.effect != "" && named:
 		return usagef("--effect names the tool and the arguments: leave --server, --tool, --where and --any out")
 	case f.effect != "":
@@ -113,8 +113,8 @@ func (f *grantFlags) grant(cmd *cobra.Command, log *store.Log) (*effect.Grant, e
 		r := shown.Record
 		g.Kind, g.Server, g.Tool, g.Complete = effect.GrantExact, r.Server, r.Tool, r.Complete
 	}
-	if f.for_ > 0 {
-		g.ExpiresAt = log.Now().Add(f.for_)
+	if f.span > 0 {
+		g.ExpiresAt = log.Now().Add(f.span)
 	}
 	tools, err := log.Tools(cmd.Context(), g.Tenant, g.Server)
 	if err != nil {

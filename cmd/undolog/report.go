@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -236,7 +237,7 @@ func (r *report) policy(ctx context.Context, w io.Writer) error {
 		}
 	}
 	if len(servers) == 0 {
-		return fmt.Errorf("nothing is recorded: run agents through \"undolog gateway\" first, or use \"undolog policy init\"")
+		return errors.New("nothing is recorded: run agents through \"undolog gateway\" first, or use \"undolog policy init\"")
 	}
 	var all []serverTools
 	for _, server := range servers {
