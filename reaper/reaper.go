@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -108,7 +109,14 @@ func (r *Reaper) Round(ctx context.Context) (Done, error) {
 			failed = append(failed, fmt.Errorf("reap tenant %s: %w", tenant, err))
 		}
 	}
+	r.forget()
 	return done, errors.Join(failed...)
+}
+
+// forget drops the tries of effects that others have settled: those that are in doubt still are tried in time.
+func (r *Reaper) forget() {
+	now := r.log.Now()
+	maps.DeleteFunc(r.tries, func(_ string, t try) bool { return now.Sub(t.next) > r.opts.Every+maxProbePause })
 }
 
 const page = 500
