@@ -52,7 +52,7 @@ type Vote struct {
 	At     time.Time    `json:"at"`
 	Kind   DecisionKind `json:"kind"`
 	Reason string       `json:"reason,omitempty"`
-	Via    string       `json:"via,omitempty"` // cli, api, page, elicitation, policy
+	Via    string       `json:"via,omitempty"` // cli, api, page, elicitation
 }
 
 // DecisionKind says what a person decides about a call that awaits approval.

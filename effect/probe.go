@@ -2,6 +2,7 @@ package effect
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -154,7 +155,7 @@ func readVerdict(value ref.Val) (ProbeVerdict, json.RawMessage, error) {
 	}
 	said, found := m.Find(types.String("verdict"))
 	if !found {
-		return ProbeUnknown, nil, fmt.Errorf("its map has no verdict")
+		return ProbeUnknown, nil, errors.New("its map has no verdict")
 	}
 	verdict, err := knownVerdict(said)
 	result, found := m.Find(types.String("result"))

@@ -229,7 +229,7 @@ func (c *core) takeUp(m *Message) {
 	meta := requestMeta(m.Params)
 	request := c.request(&Message{Method: methodToolsCall, Params: withMeta(json.RawMessage("{}"), meta), Header: m.Header})
 	c.link.spawn(func(ctx context.Context) {
-		for c.takeUpOnce(ctx, request, meta); sleep(ctx, c.opts.TakeUp); {
+		for more := true; more; more = sleep(ctx, c.opts.TakeUp) {
 			c.takeUpOnce(ctx, request, meta)
 		}
 	})

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -71,7 +72,7 @@ func New(log *store.Log, opts *Options) (*Handler, error) {
 		h.approvers[a.Key], h.sessions[a.handle()] = &a, &a
 	}
 	if len(h.approvers) == 0 {
-		return nil, fmt.Errorf("nobody is named who may approve")
+		return nil, errors.New("nobody is named who may approve")
 	}
 	h.mux = h.routes()
 	h.guarded = h.guard(h.mux)
