@@ -63,7 +63,7 @@ func TestApproval_heldCallRuns(t *testing.T) {
 	w.wantEffects("charge", 1)
 }
 
-// P14: two callers wait for one request; one approval is one effect.
+// Two callers wait for one request; one approval is one effect.
 func TestApproval_twoWaitersOneEffect(t *testing.T) {
 	w := newWorld(t).withPolicy(askAll(""))
 	a, b := w.agent("--name", "bank"), w.agent("--name", "bank")
@@ -81,7 +81,7 @@ func TestApproval_twoWaitersOneEffect(t *testing.T) {
 	}
 }
 
-// P19: what is pending survives the death of every process, and each approval is used once.
+// What is pending survives the death of every process, and each approval is used once.
 func TestApproval_pendingSurvivesKills(t *testing.T) {
 	w := newWorld(t).withPolicy(askAll(""))
 	charge := func(n int) string { return fmt.Sprintf(`{"account":"alice","amount":%d}`, n) }
@@ -115,7 +115,7 @@ func TestApproval_pendingSurvivesKills(t *testing.T) {
 	w.wantEffects("charge", 3)
 }
 
-// P22: the gateway that asked is gone; another one on the log runs the call.
+// The gateway that asked is gone; another one on the log runs the call.
 func TestApproval_anotherGatewayGoesOn(t *testing.T) {
 	w := newWorld(t).withPolicy(askAll(""))
 	first := w.agent("--name", "bank")
@@ -129,7 +129,7 @@ func TestApproval_anotherGatewayGoesOn(t *testing.T) {
 	w.wantEffects("charge", 1)
 }
 
-// P25: an approval is for one call, whatever is like it.
+// An approval is for one call, whatever is like it.
 func TestApproval_isForNothingElse(t *testing.T) {
 	w := newWorld(t).withPolicy(askAll(""))
 	flags := []string{"--hold", "0", "--name", "bank"}
@@ -155,7 +155,7 @@ func TestApproval_isForNothingElse(t *testing.T) {
 	w.wantEffects("charge", 1)
 }
 
-// U41: several pending calls of one session are approved in any order.
+// Several pending calls of one session are approved in any order.
 func TestApproval_anyOrder(t *testing.T) {
 	w := newWorld(t).withPolicy(askAll(""))
 	agent := w.agent()
@@ -171,7 +171,7 @@ func TestApproval_anyOrder(t *testing.T) {
 	w.wantEffects("charge", 1)
 }
 
-// U42: another tenant that uses the same run handle has a request of its own.
+// Another tenant that uses the same run handle has a request of its own.
 func TestApproval_ofAnotherTenantsRun(t *testing.T) {
 	w := newWorld(t).withPolicy(askAll(""))
 	tokens := filepath.Join(w.dir, "tokens.yaml")
@@ -210,7 +210,7 @@ func TestApproval_nothingRunsForACallerThatHasGone(t *testing.T) {
 	w.wantEffects("charge", 1)
 }
 
-// P20: whoever waits when the gateway is told to end gets an answer.
+// Whoever waits when the gateway is told to end gets an answer.
 func TestApproval_waitersAreAnsweredWhenTheGatewayEnds(t *testing.T) {
 	for name, connect := range generations {
 		t.Run(name, func(t *testing.T) {
@@ -287,7 +287,7 @@ func reply(action, state string) string {
 	return fmt.Sprintf(`,"inputResponses":{"approval":{"action":%q}},"requestState":%q`, action, state)
 }
 
-// G1 to G3, G7 and G8, and a state that is not the caller's.
+// The question comes inside the answer, is held when it comes back, and its state is good for nobody else.
 func TestApproval_insideTheAnswer(t *testing.T) {
 	start := func(t *testing.T, flags ...string) (*world, *modern) {
 		w := newWorld(t).withPolicy(askAll(""))
@@ -391,7 +391,7 @@ func TestApproval_aPolicyThatDeniesEndsWhatIsHeld(t *testing.T) {
 	w.wantEffects("charge", 0)
 }
 
-// P20: a standing grant outlives every process.
+// A standing grant outlives every process.
 func TestApproval_aStandingGrantPersists(t *testing.T) {
 	w := newWorld(t).withPolicy(askAll(""))
 	agent := w.agent("--hold", "0", "--name", "bank")
@@ -404,7 +404,7 @@ func TestApproval_aStandingGrantPersists(t *testing.T) {
 	w.wantEffects("charge", 1)
 }
 
-// W11: a remote engine gets a reason, and neither a question nor a task.
+// A remote engine gets a reason, and neither a question nor a task.
 func TestApproval_behindARemoteEngine(t *testing.T) {
 	w := newWorld(t).withPolicy(askAll(""))
 	cmd := w.command("serve", "--http", "127.0.0.1:0", "--policy", w.policy)

@@ -88,7 +88,7 @@ func withParrot(t *testing.T) *world {
 	return w
 }
 
-// P54: what the policy redacts is nowhere but on its way to the tool and back.
+// What the policy redacts is nowhere but on its way to the tool and back.
 func TestRedact_canariesAreNowhere(t *testing.T) {
 	t.Parallel()
 	w := withParrot(t).withPolicy(strings.Replace(redactAll, "APPROVE", "never", 1))

@@ -139,7 +139,7 @@ func TestApproval_TheApprovedCallRunsOnce(t *testing.T) {
 	w := newWorld(t, asks)
 	wantOutcome(t, w.alice().mustBlock(pay), "approval_required")
 	id := w.only().ID
-	wantOutcome(t, w.alice().mustBlock(pay), "approval_required") // U30: the same request
+	wantOutcome(t, w.alice().mustBlock(pay), "approval_required") // the same request
 	w.approve(id)
 	w.restart()
 	done := w.alice().with(exchange("1")).run(pay, paid)
@@ -153,7 +153,7 @@ func TestApproval_TheApprovedCallRunsOnce(t *testing.T) {
 	}
 }
 
-// P25: an approval is for these arguments of this tool of this tenant and caller, and for nothing else.
+// An approval is for these arguments of this tool of this tenant and caller, and for nothing else.
 func TestApproval_IsForOneCallOnly(t *testing.T) {
 	w := newWorld(t, asks)
 	w.alice().mustBlock(pay)
@@ -181,7 +181,7 @@ func TestApproval_IsForOneCallOnly(t *testing.T) {
 	})
 }
 
-// U36: what a person has denied stays denied, and tells why each time.
+// What a person has denied stays denied, and tells why each time.
 func TestApproval_DeniedStaysDenied(t *testing.T) {
 	w := newWorld(t, asks)
 	w.alice().mustBlock(pay)
@@ -202,7 +202,7 @@ func TestApproval_DeniedStaysDenied(t *testing.T) {
 	w.alice().mustClaim(pay)
 }
 
-// U37: the changed arguments run, and who asked for others is told so, now and whenever it asks again.
+// The changed arguments run, and who asked for others is told so, now and whenever it asks again.
 func TestApproval_EditedArgumentsRun(t *testing.T) {
 	w := newWorld(t, asks)
 	w.alice().mustBlock(pay)
