@@ -1,6 +1,7 @@
 package effectinterceptor
 
 import (
+	"bytes"
 	"context"
 	"crypto/subtle"
 	"encoding/hex"
@@ -8,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,27 +115,59 @@ func (i *Interceptors) void(ctx context.Context, r *effect.Record, reason string
 	}
 }
 
-// approvedCall is the call with the arguments that were approved: its own where they are the same, however
-// written.
-func (i *Interceptors) approvedCall(c *toolCall, o *open, begun *store.Begun) (*toolCall, error) {
+// approvedCall is the call with the arguments that were approved, as people were shown them: 1.0 and 1 have one
+// digest, and large numbers can too that differ in their last digit.
+func (i *Interceptors) approvedCall(ctx context.Context, c *toolCall, o *open, begun *store.Begun) (*toolCall, error) {
 	r := begun.Record
 	asked := begun.Verdict.Action == effect.ActApproved || begun.Verdict.Action == effect.ActContinue
 	if !asked || r.Approval == nil {
 		return c, nil
 	}
 	o.edited = editedNote(r)
-	if r.Approval.Complete == o.identity.Complete {
-		return c, nil
-	}
 	arguments, err := effect.NewRedaction(o.contract.Redact).Fill(r.Executed(), o.call.Arguments)
 	if err != nil {
 		return nil, i.stopInvalid(err)
+	}
+	if bytes.Equal(arguments, store.OrEmptyObject(o.call.Arguments)) {
+		return c, nil
+	}
+	if begun.Verdict.Action == effect.ActApproved && !r.Approval.IsEdited() {
+		if err := i.holdsAlike(ctx, o, r, arguments); err != nil {
+			return nil, err
+		}
 	}
 	payload, err := splice.Set(c.payload, arguments, "arguments")
 	if err != nil {
 		return nil, fmt.Errorf("put approved arguments of %s into the call: %w", r.ID, err)
 	}
 	return parseCall(payload)
+}
+
+// holdsAlike stops a call that was judged, and counted, by its own arguments where the approved ones, which are
+// sent in their place, would have been judged or counted otherwise. Both are one call to the log when they differ
+// in what is no identity argument.
+func (i *Interceptors) holdsAlike(ctx context.Context, o *open, r *effect.Record, arguments json.RawMessage) error {
+	call := *o.call
+	call.Arguments = arguments
+	contract, err := i.contractOf(ctx, i.policy.Load(), &call)
+	if err != nil {
+		return i.stop(ctx, &call, err)
+	}
+	approved, err := contract.Spends(&call)
+	if err != nil {
+		return i.stop(ctx, &call, err)
+	}
+	came, err := o.contract.Spends(o.call)
+	switch {
+	case err != nil:
+		return i.stop(ctx, o.call, err)
+	case contract.Deny != "":
+		return forbidden(contract.Deny, o.identity, r).block(codeInternal)
+	case contract.Source != o.contract.Source, !slices.Equal(approved, came):
+		return refused(outcomeConflict, "what was approved (effect "+r.ID+") has other arguments, and policy has other rules or limits for those. "+
+			"The approval is used up: send the call once more, and people are asked about it as it is", o.identity, r).block(codeInternal)
+	}
+	return nil
 }
 
 // handle is by what a call goes on with a request for approval: it is unguessable, and good for nobody but the

@@ -118,9 +118,9 @@ func pause(ctx context.Context) {
 
 // execute stamps the claimed call and lets it go on.
 func (i *Interceptors) execute(ctx context.Context, in *interceptors.Invocation, c *toolCall, o *open, begun *store.Begun) (*interceptors.Change, error) {
-	c, err := i.approvedCall(c, o, begun)
+	c, err := i.approvedCall(ctx, c, o, begun)
 	if err != nil {
-		i.settle(ctx, o, effect.Outcome{Kind: effect.OutcomeUnsent, Reason: "the approved arguments cannot be put into the call"})
+		i.settle(ctx, o, effect.Outcome{Kind: effect.OutcomeUnsent, Reason: "the approved arguments are not those of the call"})
 		return nil, err
 	}
 	i.noteVerdict(o, &begun.Verdict)

@@ -40,7 +40,9 @@ func (c *core) pause(ctx context.Context, g *governed, x *chain.Exchange, p *cha
 	g.turn.leave() // others need not wait behind it
 	if reply := g.agent.reply; reply != nil {
 		g.agent.reply = nil
-		if c.heed(ctx, g, x, p, reply) {
+		shown := *p
+		shown.Handle = g.agent.handle // of the question that was answered: what it was about may have been edited since
+		if c.heed(ctx, g, x, &shown, reply) {
 			return true
 		}
 	}
