@@ -152,9 +152,30 @@ func (s *toolSchemas) checkArguments(arguments json.RawMessage, inject effect.In
 	}
 	found := problemsOf(s.arguments, arguments, "/arguments", ours)
 	if len(found) == 0 {
+		found = misspelled(s.arguments, arguments)
+	}
+	if len(found) == 0 {
 		return nil
 	}
 	return &schemaError{found}
+}
+
+// misspelled finds arguments that differ in case alone from one that the schema has: a tool whose reader folds case,
+// as Go's encoding/json does, would take them for that one, and the policy has looked at another, or at none.
+func misspelled(schema *jsonschema.Schema, arguments json.RawMessage) (found []problem) {
+	_ = splice.Scan(arguments, func(name, _ []byte) { // an object: calls with anything else were refused before
+		if schema.Properties[string(name)] != nil || len(found) >= maxProblems {
+			return
+		}
+		for known := range schema.Properties {
+			if strings.EqualFold(string(name), known) {
+				at := jsontext.Pointer("/arguments").AppendToken(shorten(string(name)))
+				found = append(found, problem{string(at), "is not spelled " + known})
+				return
+			}
+		}
+	})
+	return found
 }
 
 // maxCheckedResult is how long structured content may be to be checked while its requester waits.

@@ -80,6 +80,24 @@ func TestSchema_AcceptsWhatFits(t *testing.T) {
 	}
 }
 
+// A policy that asks about large amounts has not seen this one, and a tool whose reader folds case would take it.
+func TestSchema_AnotherCaseIsAnotherName(t *testing.T) {
+	w := newWorld(t, policy(checked))
+	w.alice().list(toolsList(`{"name":"pay","inputSchema":{"type":"object","properties":{"amount":{"type":"integer"},"force":{"type":"boolean"}}}}`))
+	for arguments, want := range map[string]string{
+		`{"amount":1,"Amount":1000}`:         "/arguments/Amount",
+		`{"amount":1,"\u0041MOUNT":1000}`:    "/arguments/AMOUNT",
+		`{"amount":1,"FORCE":true,"note":1}`: "/arguments/FORCE",
+	} {
+		block := w.alice().with(exchange(arguments)).mustBlock(payWith(arguments))
+		if block.Code != -32602 || !strings.Contains(string(block.Data), want) {
+			t.Errorf("%s: code %d, %s, want -32602 and %s", arguments, block.Code, block.Data, want)
+		}
+	}
+	other := `{"amount":1,"note":"x"}`
+	w.alice().with(exchange(other)).mustClaim(payWith(other))
+}
+
 func TestSchema_IsCheckedAgainAtTheClaim(t *testing.T) {
 	w := knowsPay(t)
 	c := w.alice().with(exchange("X"))
