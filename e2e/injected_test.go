@@ -56,7 +56,7 @@ var injections = []struct {
 	{"disk is full", (*trial).fullDisk},
 	{"log is read-only", (*trial).readOnly},
 	{"log is corrupt at its end", (*trial).corrupt},
-	{"people approve", func(tr *trial, p payment) { tr.approveAll(); tr.undisturbed(p) }},
+	{"people approve", (*trial).peopleApprove},
 }
 
 func (tr *trial) inject() {
@@ -67,6 +67,12 @@ func (tr *trial) inject() {
 }
 
 func (tr *trial) undisturbed(p payment) { tr.callAgain(p) }
+
+func (tr *trial) peopleApprove(p payment) {
+	tr.ready() // there is a log now
+	tr.approveAll()
+	tr.undisturbed(p)
+}
 
 func (tr *trial) dieAtAnEdge(p payment) {
 	all := []string{"before-begin", "after-begin", "after-dispatch", "after-answer", "after-settle"}
