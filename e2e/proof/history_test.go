@@ -333,14 +333,12 @@ func (h *history) deliver(t *rapid.T) {
 		return d.state == effect.StateCommitted && !d.changed.After(h.model.now) // not while the clock is set back
 	})
 	p := h.process(t)
-	if !d.arrived.IsZero() && rapid.Bool().Draw(t, "withdraw") {
+	if d.arrived.IsZero() {
+		p.Delivered(h.tenant(&d.wish), d.id, h.model.now)
+		d.arrived = h.model.now
+	} else {
 		p.Withdraw(h.tenant(&d.wish), d.id, d.arrived)
 		d.arrived = time.Time{}
-	} else {
-		p.Delivered(h.tenant(&d.wish), d.id, h.model.now)
-		if d.arrived.IsZero() {
-			d.arrived = h.model.now
-		}
 	}
 	h.awaitDelivery(t, d)
 }
