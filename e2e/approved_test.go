@@ -95,3 +95,27 @@ func TestApproved_aFormIsForWhatItShowed(t *testing.T) {
 	wantPaid(t, c.call(yes(second)))
 	w.wantSent(`{"account":"mallory","amount":99}`)
 }
+
+// Whom the policy does not let approve gives no grant that counts, and no further run; where two must approve, two
+// must have given one.
+func TestApproved_byNobodyInAdvanceWhoMayNot(t *testing.T) {
+	w := newWorld(t).withPolicy(askAll(`, quorum: 2, approvers: ["user:cfo-*"]`))
+	agent := w.agent("--hold", "0", "--name", "bank")
+	grant := func(by string) {
+		w.ran("grant", "give", "--server", "bank", "--tool", "charge", "--any", "--for", "1h", "--reason", "shift", "--by", by)
+	}
+	grant("user:intern")
+	wantOutcome(t, agent.Call("1", "charge", charge10), "approval_required")
+	id := w.pending()[0]
+	w.ran("approve", id, "--by", "user:cfo-a")
+	w.ran("approve", id, "--by", "user:cfo-b")
+	wantPaid(t, agent.Call("2", "charge", charge10))
+	w.ran("again", id, "--by", "user:intern", "--reason", "once more")
+	wantOutcome(t, agent.Call("3", "charge", charge10), "approval_required")
+	grant("user:cfo-a")
+	wantOutcome(t, agent.Call("4", "charge", charge10), "approval_required")
+	w.wantEffects("charge", 1)
+	grant("user:cfo-b")
+	wantPaid(t, agent.Call("5", "charge", `{"account":"bob","amount":10}`))
+	w.wantEffects("charge", 2)
+}

@@ -1,12 +1,14 @@
 package effect
 
+import "cmp"
+
 // A verdict that dispatches passes three gates, in this order: is somebody to be asked, does the policy allow
 // the call at all, and is there room in its limits. What is answered from the record passes none of them.
 
 // approved turns every dispatch that nobody allowed into a question when the contract, or what is on record of
 // the call, wants an approval. A round that goes on was allowed when it began.
 func (d *decision) approved(v Verdict) Verdict {
-	if v.Action != ActInsert && v.Action != ActReclaim || v.UsesAgain != "" {
+	if v.Action != ActInsert && v.Action != ActReclaim || v.UsesAgain != "" && !d.namesApprovers() {
 		return v
 	}
 	why := d.needsApproval()
@@ -24,8 +26,14 @@ func (d *decision) approved(v Verdict) Verdict {
 		return Verdict{Action: ActDenied, Reason: "it needs approval, and nothing says who calls: a later call could not be recognised " +
 			"as the approved one. Configure a principal, or send a key or a run with it"}
 	}
-	v.Action, v.Reason, v.Request = ActRequest, why, d.newApproval(why, d.asks)
+	v.Action, v.Reason, v.Request, v.UsesAgain = ActRequest, why, d.newApproval(why, d.asks), ""
 	return v
+}
+
+// namesApprovers reports whether the contract says whose approval it takes, or of how many. That somebody has allowed
+// one more run is not theirs.
+func (d *decision) namesApprovers() bool {
+	return d.contract.Asking.Quorum > 1 || len(d.contract.Asking.Approvers) > 0
 }
 
 // needsApproval says why the contract wants an approval; empty when it does not.
@@ -40,17 +48,22 @@ func (d *decision) needsApproval() string {
 	return ""
 }
 
-// grant returns the id of a standing grant that covers the call; empty when there is none. Where the policy pins
+// grant returns the id of a standing grant that covers the call; empty when there is none. Who gives one must be
+// among those who may approve, and where several must approve, so many must have given one. Where the policy pins
 // another definition of the tool, the grant must have been given for this one.
 func (d *decision) grant() string {
-	pinned := d.contract.Definition
+	pinned, asking := d.contract.Definition, &d.contract.Asking
 	unpinned := pinned.IsZero() || pinned == d.call.Definition
+	id, people := "", map[string]bool{}
 	for _, g := range d.facts.Grants {
-		if g.covers(d.call, d.id, d.facts.Now) && (unpinned || !g.Definition.IsZero()) {
-			return g.ID
+		if g.covers(d.call, d.id, d.facts.Now) && (unpinned || !g.Definition.IsZero()) && mayApprove(g.By, "", asking.Approvers, asking.Host) {
+			id, people[g.By] = cmp.Or(id, g.ID), true
 		}
 	}
-	return ""
+	if len(people) < asking.Quorum {
+		return ""
+	}
+	return id
 }
 
 // awaiting decides on a call that a person was asked about and that neither clock has ended.
@@ -58,6 +71,10 @@ func (d *decision) awaiting() Verdict {
 	a := d.latest.Approval
 	if a == nil {
 		return d.asked()
+	}
+	if d.continuation != "" && d.latest.Attempt == 1 {
+		return Verdict{Action: ActConflict, Reason: "it answers a question of the tool (inputResponses or requestState), and nothing was sent yet that could have " +
+			"asked one (effect " + d.latest.ID + "): the people who decide do not see such answers. Send the call without them."}
 	}
 	why := d.needsApproval()
 	if !a.IsApproved() {

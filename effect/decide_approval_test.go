@@ -112,6 +112,55 @@ func TestDecide_AwaitingApproval(t *testing.T) {
 	}
 }
 
+// What a call carries beside its arguments is not what people are shown.
+func TestDecide_ApprovedCallAnswersNothingThatWasNotAsked(t *testing.T) {
+	for name, s := range map[string]*situation{
+		"approved":  asked().and(approvedBy("user:carol"), firstAttempt),
+		"undecided": asked().and(firstAttempt),
+		"granted":   asked().and(granted, firstAttempt),
+	} {
+		if v := s.and(func(s *situation) { s.continuation = "inputResponses" }).decide(); v.Action != effect.ActConflict {
+			t.Errorf("%s: %+v, want a conflict", name, v)
+		}
+	}
+}
+
+// A grant, and one more run that somebody has allowed, are approvals too: of those whom the policy names, and of as
+// many as it wants.
+func TestDecide_WhoMayNotApproveMayNotGrant(t *testing.T) {
+	by := func(names ...string) func(*situation) {
+		return func(s *situation) {
+			for _, name := range names {
+				s.facts.Grants = append(s.facts.Grants, &effect.Grant{ID: name, Kind: effect.GrantTool, Server: "payments", Tool: "charge", By: name})
+			}
+		}
+	}
+	quorum := func(n int) func(*situation) { return func(s *situation) { s.contract.Asking.Quorum = n } }
+	onlyC := func(s *situation) { s.contract.Asking.Approvers = []string{"user:c*"} }
+	repeat := func() *situation { return seen(effect.RuleKey, effect.StateCommitted).and(approve, again) }
+	for _, tt := range []struct {
+		name string
+		s    *situation
+		want effect.Action
+	}{
+		{"of nobody who may", unseen(effect.RuleWindow).and(approve, onlyC, by("user:dan")), effect.ActRequest},
+		{"of one who may", unseen(effect.RuleWindow).and(approve, onlyC, by("user:dan", "user:carol")), effect.ActInsert},
+		{"of one of two", unseen(effect.RuleWindow).and(approve, quorum(2), by("user:carol")), effect.ActRequest},
+		{"of one, twice", unseen(effect.RuleWindow).and(approve, quorum(2), by("user:carol", "user:carol")), effect.ActRequest},
+		{"of both", unseen(effect.RuleWindow).and(approve, quorum(2), by("user:carol", "user:dan")), effect.ActInsert},
+		{"for a request, of one of two", asked().and(quorum(2), by("user:carol")), effect.ActAsk},
+		{"one more run, of anybody", repeat(), effect.ActInsert},
+		{"one more run, where the policy names who", repeat().and(onlyC), effect.ActRequest},
+		{"one more run, where it wants two", repeat().and(quorum(2)), effect.ActRequest},
+	} {
+		if got := tt.s.decide(); got.Action != tt.want || got.Action == effect.ActRequest && got.UsesAgain != "" {
+			t.Errorf("%s: %+v, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+func firstAttempt(s *situation) { s.facts.Latest.Attempt = 1 }
+
 func TestDecide_RequestIsBoundToTheCall(t *testing.T) {
 	s := unseen(effect.RuleWindow).and(approve)
 	s.contract.Asking = effect.Asking{Quorum: 2, Approvers: []string{"user:*"}, UseFor: time.Minute, Host: true}
