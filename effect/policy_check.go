@@ -1,7 +1,6 @@
 package effect
 
 import (
-	"encoding/hex"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,8 +70,9 @@ func (c *ruleCheck) expressions() {
 	if r.Approve != "" && r.Approve != approveAlways && r.Approve != approveNever {
 		r.asks = c.condition("approve", r.Approve, ": write never, always or a condition")
 	}
-	if hexDigits, ok := strings.CutPrefix(r.Definition, "b3:"); ok {
-		if _, err := hex.Decode(r.pinned[:], []byte(hexDigits)); err != nil {
+	if r.Definition != "" {
+		var err error
+		if r.pinned, err = ParseDigest(r.Definition); err != nil {
 			c.refuse("definition", "definition: %v", err)
 		}
 	}

@@ -294,6 +294,9 @@ func TestParsePolicy_SaysWhatIsWrongWithApprovals(t *testing.T) {
 			"p.yaml:4:25: limit l has another per, max or within in the rule in line 3: make them the same, or give this one its own name",
 		}},
 		{"one limit twice", rule("    limits: [{name: l, max: 1}, {name: l, max: 1}]\n"), []string{"p.yaml:4:34: limit l is here twice: keep one"}},
+		{"a digest of nothing", rule("    definition: b3:" + strings.Repeat("0", 64) + "\n"), []string{
+			`p.yaml:4:5: definition: "b3:` + strings.Repeat("0", 64) + `" is no digest: want b3: and 64 hex digits, not all zero`,
+		}},
 		{"a digest that is none", rule("    definition: b3:12\n"), []string{`p.yaml:4:17: definition is "b3:12": it must be a digest, b3: and 64 hex digits`}},
 		{"a key in two places", rule("    inject: {argument: a, header: b}\n"), []string{"p.yaml:4:14: inject has 2 members: keep 1"}},
 		{"a key in no place", rule("    inject: {}\n"), []string{"p.yaml:4:13: inject is empty: give it a member or take it away"}},

@@ -56,6 +56,11 @@ func TestApprove(t *testing.T) {
 		if got.Pointer != "/digest" {
 			t.Errorf("without a digest: %+v", got)
 		}
+		none := `{"digest":"b3:` + strings.Repeat("0", 64) + `"}`
+		got = w.refused(w.do(alice, "POST", "/v1/approvals/"+r.ID+"/approve", none), http.StatusUnprocessableEntity)
+		if got.Pointer != "/digest" || w.effect(r.ID).Approval.IsApproved() {
+			t.Errorf("with a digest of nothing: %+v", got)
+		}
 	})
 	t.Run("of arguments that somebody has edited since is refused", func(t *testing.T) {
 		w := newWorld(t)
