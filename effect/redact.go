@@ -65,8 +65,8 @@ func (p *place) child(token string) *place {
 }
 
 // Keep returns src as it may be kept, and the secrets: those that are known and the values at the places.
-// At a place stands Redacted; wherever else a secret is found in src, also encoded, it gives way too. All
-// other bytes are those of src. What cannot be read as JSON is not kept at all.
+// At a place stands Redacted; wherever else a secret is found in src, also encoded, it gives way too, and a number
+// that holds one as a whole. All other bytes are those of src. What cannot be read as JSON is not kept at all.
 func (r *Redaction) Keep(src json.RawMessage, known *Secrets) (json.RawMessage, *Secrets) {
 	if r == nil && known == nil || len(src) == 0 {
 		return src, known

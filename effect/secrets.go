@@ -2,7 +2,6 @@ package effect
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"net/url"
 	"slices"
 	"strings"
@@ -71,13 +70,6 @@ func (s *Secrets) Text(text string) string {
 	}
 	out.WriteString(text[done:])
 	return out.String()
-}
-
-// JSON returns a JSON text with Redacted in the place of every secret in its strings, names and numbers; a
-// number that holds one gives way as a whole.
-func (s *Secrets) JSON(src json.RawMessage) json.RawMessage {
-	kept, _ := (*Redaction)(nil).Keep(src, s)
-	return kept
 }
 
 // minSecretName is how many bytes a secret must have to be looked for in names of members: shorter ones can
