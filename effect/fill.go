@@ -90,6 +90,9 @@ func fill(dst []byte, at jsontext.Pointer, kept, redacted, original *tree) ([]by
 
 func fillParts(dst []byte, at jsontext.Pointer, kept, redacted, original *tree) (_ []byte, err error) {
 	dst = append(dst, kept.raw...)
+	if kept.names == nil && redacted != nil && len(kept.parts) != len(redacted.parts) {
+		redacted = nil // elements were taken out or put in: nothing says which is which
+	}
 	for i, part := range kept.parts {
 		if i > 0 {
 			dst = append(dst, ',')

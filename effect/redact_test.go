@@ -219,7 +219,8 @@ func TestRedaction_Fill_refusesWhatItCannotFill(t *testing.T) {
 	for name, c := range map[string]struct{ kept, original, pointer string }{
 		"no such value in the call":   {`{"token":"[redacted]"}`, `{}`, "/arguments/token"},
 		"a marker that was put there": {`{"token":"[redacted]","to":"[redacted]"}`, `{"token":"x","to":"alice"}`, "/arguments/to"},
-		"one element too many":        {`{"l":[{"token":"[redacted]"},{"token":"[redacted]"}]}`, `{"l":[{"token":"x"}]}`, "/arguments/l/1/token"},
+		"one element too many":        {`{"l":[{"token":"[redacted]"},{"token":"[redacted]"}]}`, `{"l":[{"token":"x"}]}`, "/arguments/l/0/token"},
+		"one element too few":         {`{"l":[{"token":"[redacted]"}]}`, `{"l":[{"token":"x"},{"token":"y"}]}`, "/arguments/l/0/token"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := r.Fill(json.RawMessage(c.kept), json.RawMessage(c.original))

@@ -285,7 +285,7 @@ func (i *Interceptors) Decide(ctx context.Context, d HostDecision) error {
 		return errNoRequest
 	}
 	decision := effect.Decision{
-		Kind: effect.DecideApprove, By: "user:" + strings.TrimPrefix(d.Principal, "agent:"), Reason: d.Reason,
+		Kind: effect.DecideApprove, By: "user:" + strings.TrimPrefix(strings.TrimPrefix(d.Principal, "agent:"), "user:"), Reason: d.Reason,
 		Via: effect.ViaElicitation, Request: r.Approval.ID, Complete: r.Approval.Complete,
 	}
 	if !d.Approve {
