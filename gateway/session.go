@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +31,7 @@ type session struct {
 	order  order
 	calls  tracker // goroutines of governed requests
 	gone   atomic.Bool
+	ownIDs string // what the ids of our own requests begin with
 
 	reading context.Context // ends when nothing more is taken from the agent
 	ctx     context.Context // ends when the session is over
@@ -68,8 +70,8 @@ func (g *Gateway) newSession(agent Conn, info AgentInfo) *session {
 		ending:   make(chan struct{}),
 	}
 	s.init(g, info)
-	prefix := "undolog:" + rand.Text() + ":" // the agent's ids are the agent's choice
-	s.newID = func(n uint64) json.RawMessage { return fmt.Appendf(nil, "%q", fmt.Sprint(prefix, n)) }
+	s.ownIDs = "undolog:" + rand.Text() + ":" // the agent's ids are the agent's choice
+	s.newID = func(n uint64) json.RawMessage { return fmt.Appendf(nil, "%q", fmt.Sprint(s.ownIDs, n)) }
 	s.link.receive = s.fromUpstream
 	s.link.revive = func(ctx context.Context, conn Conn) error { return s.replay.run(ctx, &s.core, conn) }
 	s.link.down = s.upstreamDown
@@ -468,11 +470,18 @@ func (s *session) fromUpstream(m *Message) {
 		s.primer.stale()
 	case m.Method == methodCancelled:
 		s.forgetAsked(splice.Get(m.Params, "requestId"))
+	case m.Method == methodTaskNote && s.isOwn(m.For):
+		return // beside an answer to ourselves, which says the same
 	case m.Method == methodTaskNote && splice.Get(m.Params, "result") != nil:
 		s.noteOfTask(m)
 		return
 	}
 	_ = s.toAgent(m) // an agent that is gone is noticed by its reader
+}
+
+// isOwn reports whether an id is that of a request of our own.
+func (s *session) isOwn(id json.RawMessage) bool {
+	return id != nil && strings.HasPrefix(unquote(id), s.ownIDs)
 }
 
 // noteOfTask passes on a notification that carries the result of a task.
