@@ -230,7 +230,7 @@ func (h *history) callsAtOnce(t *rapid.T) {
 		v := h.model.decide(w)
 		at := slices.IndexFunc(left, func(i int) bool { return begun[i].Verdict.Action == v.action && h.isNext(v, begun[i]) })
 		if at < 0 {
-			t.Fatalf("of %d calls at once one ought to be %s, they are %s", callers, v.action, actionsOf(begun[:]))
+			t.Fatalf("%+v: of %d calls at once one ought to be %s, they are %s", *w, callers, v.action, actionsOf(begun[:]))
 		}
 		i := left[at]
 		left = slices.Delete(left, at, at+1)
@@ -243,9 +243,9 @@ func (h *history) isNext(v verdict, begun *store.Begun) bool {
 	return v.deed == nil || v.next || begun.Record == nil || begun.Record.ID == v.deed.id
 }
 
-func actionsOf(begun []*store.Begun) (all []effect.Action) {
+func actionsOf(begun []*store.Begun) (all []string) {
 	for _, b := range begun {
-		all = append(all, b.Verdict.Action)
+		all = append(all, fmt.Sprintf("%s (%s)", b.Verdict.Action, b.Verdict.Reason))
 	}
 	return all
 }

@@ -117,8 +117,9 @@ func (h *history) meets(d *deed, w *wish, dec *decision, begun *store.Begun, cal
 	return h.model.rule(d, dec.Kind, dec.By, dec.edit, 0) == got
 }
 
-// isLike reports whether the log has a deed as the model has it, and has its people.
+// isLike reports whether the log has a deed as the model has it, with what people have said of it.
 func (h *history) isLike(t *rapid.T, d *deed) bool {
 	r := h.record(t, d)
-	return r.State == d.state && len(r.Approval.Votes) == len(d.request.votes) && r.Approval.IsApproved() == !d.request.use.IsZero()
+	voted := len(r.Approval.Votes) == len(d.request.votes) && r.Approval.IsApproved() == !d.request.use.IsZero()
+	return r.State == d.state && voted && says(string(r.Executed()), d.request.runs)
 }

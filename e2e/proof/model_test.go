@@ -109,6 +109,7 @@ type standing struct { // a standing grant
 	id        string
 	tenant    string
 	tool      string
+	by        string
 	principal string   // empty: any
 	exact     *payment // nil: any call of the tool
 	until     time.Time
@@ -173,7 +174,7 @@ func isFree(c *effect.Contract) bool { return c.Tier == effect.TierIdempotent }
 func (m *model) decide(w *wish) verdict {
 	c := m.contracts[w.tool]
 	v := m.recognise(w, c)
-	if dispatches(v.action) && v.uses == nil {
+	if named := c.Asking.Quorum > 1 || len(c.Asking.Approvers) > 0; dispatches(v.action) && (v.uses == nil || named) {
 		v = m.ask(w, c, v)
 	}
 	if c.Deny != "" && v.action != effect.ActContinue && (dispatches(v.action) || v.action == effect.ActRequest || v.action == effect.ActAsk) {
@@ -332,19 +333,22 @@ func (m *model) ask(w *wish, c *effect.Contract, v verdict) verdict {
 	if v.action != effect.ActInsert && v.action != effect.ActReclaim || !v.asks && !c.Approve {
 		return v
 	}
-	if !v.asks && m.isGranted(w) {
+	if !v.asks && m.isGranted(w, c) {
 		return v
 	}
 	if w.rule() == effect.RuleNone {
 		return verdict{action: effect.ActDenied}
 	}
-	v.action = effect.ActRequest
+	v.action, v.uses = effect.ActRequest, nil
 	return v
 }
 
 // asked is a call that waits for people.
 func (m *model) asked(w *wish, c *effect.Contract, d *deed) verdict {
 	r := d.request
+	if w.round != "" && d.attempt == 1 {
+		return verdict{action: effect.ActConflict, deed: d} // nothing was sent that could have asked for it
+	}
 	run := verdict{action: effect.ActApproved, deed: d}
 	wait := verdict{action: effect.ActAsk, deed: d}
 	if !r.use.IsZero() {
@@ -354,7 +358,7 @@ func (m *model) asked(w *wish, c *effect.Contract, d *deed) verdict {
 		return run
 	}
 	asShown := r.runs == r.asked && r.asked == w.payment && !r.whatever
-	if asShown && (!c.Approve || m.isGranted(w)) {
+	if asShown && (!c.Approve || m.isGranted(w, c)) {
 		return run
 	}
 	return wait
@@ -375,12 +379,17 @@ func may(approvers []string, by string) bool {
 	return len(approvers) == 0 || slices.Contains(approvers, by)
 }
 
-func (m *model) isGranted(w *wish) bool {
-	return slices.ContainsFunc(m.grants, func(g *standing) bool {
+// isGranted reports whether as many as must approve, of those who may, have granted the call.
+func (m *model) isGranted(w *wish, c *effect.Contract) bool {
+	people := map[string]bool{}
+	for _, g := range m.grants {
 		active := !g.revoked && (g.until.IsZero() || m.now.Before(g.until))
 		named := g.tenant == w.tenant && g.tool == w.tool && (g.principal == "" || g.principal == w.principal)
-		return active && named && (g.exact == nil || *g.exact == w.payment)
-	})
+		if active && named && (g.exact == nil || *g.exact == w.payment) && may(c.Asking.Approvers, g.by) {
+			people[g.by] = true
+		}
+	}
+	return len(people) >= c.Asking.Quorum
 }
 
 // hasRoom reports whether every limit has room for the call.

@@ -61,9 +61,10 @@ func rulingOf(err error) ruling {
 func (h *history) grant(t *rapid.T) {
 	w := h.draw(t)
 	g := effect.Grant{
-		Tenant: h.tenant(w), Kind: effect.GrantTool, Server: "payments", Tool: w.tool, By: people[0], Reason: "for today",
+		Tenant: h.tenant(w), Kind: effect.GrantTool, Server: "payments", Tool: w.tool, Reason: "for today",
+		By: rapid.SampledFrom(people).Draw(t, "who"),
 	}
-	s := &standing{tenant: w.tenant, tool: w.tool}
+	s := &standing{tenant: w.tenant, tool: w.tool, by: g.By}
 	if rapid.Bool().Draw(t, "for one") {
 		g.Principal, s.principal = w.principal, w.principal
 	}
