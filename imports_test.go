@@ -42,7 +42,7 @@ var importRules = []struct {
 	{"httpapi", []string{"effect", "store"}, "shows and decides what the log has; how calls are made it never learns"},
 	{"webhook", []string{"effect", "store"}, "tells of what the log has"},
 	{"reaper", []string{"effect", "store"}, "brings to an end what nobody else does; how calls are made it is told"},
-	{"cmd/undolog", []string{"httpapi", "webhook", "reaper", "chain", "chainfile", "hosts", "effect", "effectchain", "effectinterceptor", "gateway", "interceptors", "store", "store/sqlite", "store/postgres", "internal/splice", "internal/tokenfile", "conformance", "conformance/..."}, "wiring"},
+	{"cmd/undolog", []string{"httpapi", "webhook", "reaper", "chain", "chainfile", "hosts", "effect", "effectchain", "effectinterceptor", "gateway", "interceptors", "store", "store/sqlite", "store/postgres", "internal/splice", "internal/faults", "internal/tokenfile", "conformance", "conformance/..."}, "wiring"},
 	{"conformance", []string{"internal/jcs", "internal/splice"}, "fixtures and reports know no implementation"},
 	{"conformance/...", []string{"conformance", "conformance/...", "interceptors", "chain", "internal/splice", "internal/jcs"}, "tries the protocol; what an effect is it never learns"},
 	{"internal/barewriter", []string{"store", "store/sqlite"}, "writes the log's rows with the log's types"},

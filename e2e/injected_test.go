@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"testing"
@@ -56,6 +57,7 @@ var injections = []struct {
 	{"disk is full", (*trial).fullDisk},
 	{"log is read-only", (*trial).readOnly},
 	{"log is corrupt at its end", (*trial).corrupt},
+	{"clock steps", (*trial).stepClock},
 	{"people approve", (*trial).peopleApprove},
 }
 
@@ -110,6 +112,29 @@ func (tr *trial) serveDies(p payment) {
 	}
 	_ = serve.cmd.Process.Kill() // an error says that it has ended
 	<-serve.exited
+}
+
+// stepClock makes a call through a gateway whose clock is stepped meanwhile, and once more through one whose clock
+// is right: to either the other's leases seem to be over, or to hold for long.
+func (tr *trial) stepClock(p payment) {
+	steps := []string{"-1h", "-3s", "3s"}
+	step := steps[tr.random.IntN(len(steps))]
+	tr.note("  %s", step)
+	clock := filepath.Join(tr.w.dir, "clock")
+	writeFile(tr.t, clock, "0s")
+	tr.slow(p)
+	tr.start("UNDOLOG_FAULT_CLOCK=" + clock)
+	await := tr.send(tr.agent, p)
+	tr.pause(tr.upTo(60 * time.Millisecond))
+	writeFile(tr.t, clock, step)
+	await(patience)
+	other := tr.open(tr.w.command(tr.gatewayArgs()...))
+	if other != nil {
+		tr.send(other, p)(patience)
+		other.Kill()
+	}
+	tr.send(tr.agent, p)(patience)
+	tr.end()
 }
 
 // slow makes the tool take its time, before its effect and after it.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/undolog/undolog/internal/faults"
 	"github.com/undolog/undolog/store"
 	"github.com/undolog/undolog/store/postgres"
 	"github.com/undolog/undolog/store/sqlite"
@@ -48,7 +49,11 @@ func openLog(cmd *cobra.Command, logger *slog.Logger, o opening) (*openedLog, er
 	if err != nil {
 		return nil, err
 	}
-	log, err := store.Open(b, &store.Options{Logger: logger, TTL: o.ttl})
+	opts := &store.Options{Logger: logger, TTL: o.ttl}
+	if !p.inPostgres() { // which has its own clock
+		opts.Now = faults.Now
+	}
+	log, err := store.Open(b, opts)
 	if err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -62,7 +67,7 @@ func openBackend(ctx context.Context, p place, logger *slog.Logger, o opening) (
 				return nil, err
 			}
 		}
-		d, err := sqlite.Open(ctx, string(p), &sqlite.Options{Logger: logger, BusyTimeout: o.patience})
+		d, err := sqlite.Open(ctx, string(p), &sqlite.Options{Logger: logger, BusyTimeout: o.patience, Now: faults.Now})
 		if err != nil {
 			return nil, err // not the nil *Driver
 		}
