@@ -29,8 +29,10 @@ func logCommand() *cobra.Command {
 		Short: "List effects, newest first",
 		Long: `List effects, newest first: what was called, by whom, and where it stands.
 
-States: claimed (under way), waiting (the tool asked for another round or gave a task), committed,
-failed (answered: not applied), released (never sent), in_doubt (sent, and no answer known).
+States: awaiting_approval (not sent until a person approves), denied, expired (nobody decided in time), void
+(approved, and not used in time or no longer allowed), claimed (under way), waiting (the tool asked for another
+round or gave a task), committed, failed (answered: not applied), released (never sent), in_doubt (sent, and no
+answer known). Calls that the policy denies or a limit refuses are no effects; "undolog report" counts them.
 The answer is a result, a result that says isError, or a JSON-RPC error. A narrow terminal gets fewer columns.`,
 		Example: `  undolog log --since 24h --state in_doubt
   undolog log --tool 'refund*' --json | jq .arguments

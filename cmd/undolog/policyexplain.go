@@ -34,7 +34,7 @@ go before what it says. What annotations a tool has is not looked up: the file c
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&e.policy, "policy", "undolog.yaml", "policy file")
-	flags.StringVar(&e.server, "server", "", "server that the tool belongs to")
+	flags.StringVar(&e.server, "server", "", "server that the tool belongs to; rules that name a server match no call without one")
 	flags.StringVar(&e.principal, "principal", "", "who calls")
 	flags.StringVar(&e.runHandle, "run", "", "run that the call belongs to")
 	flags.BoolVar(&e.trusted, "trust", true, "whether the server's annotations are believed where the policy does not say; a gateway believes the server that it starts")

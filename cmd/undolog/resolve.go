@@ -22,7 +22,7 @@ type resolveFlags struct {
 func resolveCommand() *cobra.Command {
 	var f resolveFlags
 	cmd := &cobra.Command{
-		Use:   "resolve ID (--committed [--result FILE] | --not-applied) --reason TEXT | resolve ID --probe --policy FILE (-- COMMAND ARGS… | --upstream URL)",
+		Use:   "resolve ID (--committed [--result FILE] [--reason TEXT] | --not-applied --reason TEXT) | resolve ID --probe --policy FILE (-- COMMAND ARGS… | --upstream URL)",
 		Short: "Settle an effect whose outcome was lost",
 		Long: `Settle an effect that is in doubt (or waits for a round or task that will not come), after somebody has
 looked at the target.
