@@ -29,6 +29,8 @@ type DecidedError struct {
 	Reason string
 	State  State // where the effect stands
 	Same   bool  // the late decision says the same
+	// Missing is how many other people must approve as well, where this one has approved already.
+	Missing int
 }
 
 func (e *DecidedError) Error() string {
@@ -42,7 +44,11 @@ func (e *DecidedError) Error() string {
 	if e.Kind == "" {
 		return "the request was decided at " + at
 	}
-	return fmt.Sprintf("already %s by %s at %s", pastTense[e.Kind], e.By, at)
+	said := fmt.Sprintf("already %s by %s at %s", pastTense[e.Kind], e.By, at)
+	if e.Missing > 0 {
+		said += fmt.Sprintf("; %d more must approve", e.Missing)
+	}
+	return said
 }
 
 var pastTense = map[DecisionKind]string{
@@ -145,12 +151,8 @@ func (r *Record) decidable(d *Decision, now time.Time) error {
 	a := r.Approval
 	state := r.StateAt(now)
 	switch {
-	case state == StateExpired && r.State == StateAwaitingApproval:
-		return &DecidedError{State: state, At: a.DecideUntil}
-	case state == StateVoid && r.State == StateAwaitingApproval:
-		return &DecidedError{State: state, At: a.UseUntil}
-	case state == StateExpired || state == StateVoid:
-		return &DecidedError{State: state, At: r.ChangedAt, Reason: r.Reason}
+	case state == StateExpired, state == StateVoid:
+		return r.over(state)
 	case state != StateAwaitingApproval, a.IsApproved() && d.Kind != DecideWithdraw:
 		return r.alreadyDecided(d, state)
 	case !a.IsApproved() && d.Kind == DecideWithdraw:
@@ -161,11 +163,26 @@ func (r *Record) decidable(d *Decision, now time.Time) error {
 	if d.Kind == DecideApprove {
 		for _, v := range a.Votes {
 			if v.By == d.By {
-				return &DecidedError{Kind: v.Kind, By: v.By, At: v.At, Reason: v.Reason, State: state, Same: true}
+				return &DecidedError{Kind: v.Kind, By: v.By, At: v.At, Reason: v.Reason, State: state, Same: true, Missing: a.Missing()}
 			}
 		}
 	}
 	return nil
+}
+
+// over says since when nothing can be decided: by the clock, whenever that was recorded, or by the policy.
+func (r *Record) over(state State) error {
+	e := &DecidedError{State: state, At: r.ChangedAt}
+	if r.State != StateAwaitingApproval {
+		e.Reason = r.Reason
+	}
+	switch a := r.Approval; {
+	case state == StateExpired:
+		e.At = a.DecideUntil
+	case a.IsApproved() && (r.State == StateAwaitingApproval || r.ChangedAt.After(a.UseUntil)):
+		e.At = a.UseUntil
+	}
+	return e
 }
 
 func (r *Record) alreadyDecided(d *Decision, state State) error {
@@ -206,8 +223,11 @@ func completeDigest(arguments json.RawMessage) (Digest, error) {
 
 // reopened lets a denied call be decided on once more, for as long as a request was open before.
 func (r *Record) reopened(d *Decision, now time.Time) (*Transition, error) {
-	if r.State != StateDenied {
-		return nil, r.alreadyDecided(d, r.StateAt(now))
+	switch state := r.StateAt(now); {
+	case state == StateExpired, state == StateVoid:
+		return nil, r.over(state)
+	case state != StateDenied:
+		return nil, r.alreadyDecided(d, state)
 	}
 	next := r.Approval.clone()
 	vote := d.vote(now)

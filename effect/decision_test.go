@@ -229,7 +229,7 @@ func TestRecord_DecidedTooLateSaysWhoWasFirst(t *testing.T) {
 		{"a no after the quorum", decided(t, request(t), carol, dave), by("admin-1", effect.DecideDeny),
 			effect.DecidedError{Kind: effect.DecideApprove, By: "user:dave", At: now, Reason: "because", State: effect.StateAwaitingApproval}, "already approved by user:dave at " + at},
 		{"a second vote of one person", decided(t, request(t), carol), carol,
-			effect.DecidedError{Kind: effect.DecideApprove, By: "user:carol", At: now, Reason: "because", State: effect.StateAwaitingApproval, Same: true}, "already approved by user:carol at " + at},
+			effect.DecidedError{Kind: effect.DecideApprove, By: "user:carol", At: now, Reason: "because", State: effect.StateAwaitingApproval, Same: true, Missing: 1}, "already approved by user:carol at " + at + "; 1 more must approve"},
 		{"an approval after a no", decided(t, request(t), by("dave", effect.DecideDeny)), carol,
 			effect.DecidedError{Kind: effect.DecideDeny, By: "user:dave", At: now, Reason: "because", State: effect.StateDenied}, "already denied by user:dave at " + at},
 		{"a withdrawal of what was used", used, by("carol", effect.DecideWithdraw),

@@ -22,9 +22,9 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string {
 	if e.Pointer == "" {
-		return "identify call: " + e.Reason
+		return e.Reason
 	}
-	return "identify call: " + e.Pointer + ": " + e.Reason
+	return e.Pointer + ": " + e.Reason
 }
 
 // Identify returns what the call is known by under the contract of its tool: the first rule of key, run

@@ -18,6 +18,7 @@ type policyWatch struct {
 	logger *slog.Logger
 	apply  func(ctx context.Context, p *effect.Policy)
 	digest string // of the policy in force
+	wrong  string // what was last told to be wrong with the file; empty: nothing
 }
 
 // settleTime is how long after a change the file is read: editors write in several steps. What they write later is
@@ -75,12 +76,19 @@ func (w *policyWatch) run(ctx context.Context, hangup <-chan struct{}, watcher *
 
 func (w *policyWatch) reload(ctx context.Context) {
 	policy, err := w.load()
+	told := w.wrong
+	w.wrong = ""
 	switch {
 	case err != nil:
+		if w.wrong = err.Error(); w.wrong == told { // other files of its directory change too
+			return
+		}
 		w.logger.ErrorContext(ctx, "policy not taken: the one before stays in force", slog.String("file", w.path), slog.Any("error", err))
 	case policy.Digest != w.digest:
 		w.digest = policy.Digest
 		w.apply(ctx, policy)
 		w.logger.WarnContext(ctx, "policy changed", slog.String("file", w.path), slog.String("digest", policy.Digest))
+	case told != "":
+		w.logger.WarnContext(ctx, "policy file is sound again, and says what is in force", slog.String("file", w.path))
 	}
 }
