@@ -77,7 +77,7 @@ func newMeasured(t *testing.T, db *pgcluster.Database) (b *broken, claim int64) 
 	})
 	b = &broken{t: t, proxy: proxy, replica: newReplica(t, proxy.URL, nil), load: &load{t: t, tool: tl}}
 	b.load.numbers.Store(1_000_020) // from here on calls are of equal length, and none of the load's
-	b.wantCharged("the first call")
+	b.firstCall()
 	before, _ := proxy.Passed()
 	b.wantCharged("the call that is measured")
 	return b, claimed.Load() - before

@@ -50,7 +50,7 @@ func (l *load) compareRecord(r *effect.Record, n int, ids []string, blocked bool
 		switch {
 		case l.hasEnded(n, chain.Lost):
 			counts["in doubt: the answer was lost"]++
-		case len(l.tool.endsOf(n)) > 0:
+		case len(l.tool.endsOf(n)) >= r.Attempt: // else its last attempt was not sent
 			l.t.Errorf("call %d is in doubt (%s), although its dispatches ended %v", n, r.State, l.tool.endsOf(n))
 		case blocked:
 			counts["in doubt: claimed, and its caller was told that it was not made"]++
