@@ -108,6 +108,8 @@ func TestEnd_serveAnswersWhatIsUnderWay(t *testing.T) {
 	if m, err := invoke(t.Context(), "1"); err != nil || m.Result == nil {
 		t.Fatalf("the first call: %s, %v", m.Raw, err)
 	}
+	// On a connection of its own: one that has answered counts as idle until the server has read what it brings.
+	http.DefaultClient.CloseIdleConnections()
 	sent := make(chan struct{})
 	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { close(sent) }})
 	type answer struct {

@@ -77,8 +77,8 @@ func newMeasured(t *testing.T, db *pgcluster.Database) (b *broken, claim int64) 
 	})
 	b = &broken{t: t, proxy: proxy, replica: newReplica(t, proxy.URL, nil), load: &load{t: t, tool: tl}}
 	b.load.numbers.Store(1_000_020) // from here on calls are of equal length, and none of the load's
-	b.firstCall()
-	before, _ := proxy.Passed()
-	b.wantCharged("the call that is measured")
+	b.wantCharged("the first call")
+	var before int64
+	b.wantCharged("the call that is measured", func() { before, _ = proxy.Passed() })
 	return b, claimed.Load() - before
 }
