@@ -13,6 +13,7 @@ import (
 
 	"github.com/undolog/undolog/chain"
 	"github.com/undolog/undolog/interceptors"
+	"github.com/undolog/undolog/internal/timespan"
 	"github.com/undolog/undolog/internal/yamlfile"
 )
 
@@ -88,7 +89,7 @@ func (d *duration) UnmarshalJSON(raw []byte) error {
 	if err := json.Unmarshal(raw, &text); err != nil {
 		return err
 	}
-	read, err := time.ParseDuration(text)
+	read, err := timespan.Parse(text)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/undolog/undolog/internal/timespan"
 	"github.com/undolog/undolog/internal/yamlfile"
 )
 
@@ -54,7 +55,7 @@ func (c *ruleCheck) duration(field, text string) *time.Duration {
 	if text == "" {
 		return nil
 	}
-	d, err := parseDuration(text)
+	d, err := timespan.Parse(text)
 	if err != nil {
 		c.refuse(field, "%s: %v", lastOf(field), err)
 		return nil

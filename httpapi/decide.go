@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"time"
 
 	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/internal/timespan"
 	"github.com/undolog/undolog/store"
 )
 
@@ -78,8 +78,8 @@ func (b *decideBody) decision(kind effect.DecisionKind, who *caller) (*effect.De
 		d.Arguments = b.Arguments
 	case kind == effect.DecideExtend:
 		var err error
-		if d.Extend, err = time.ParseDuration(b.For); err != nil {
-			return nil, invalid("/for", "say how long from now, such as 30m or 2h")
+		if d.Extend, err = timespan.Parse(b.For); err != nil {
+			return nil, invalid("/for", "say how long from now, such as 30m, 2h or 1d")
 		}
 	}
 	if b.Digest != "" {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/internal/timespan"
 	"github.com/undolog/undolog/store"
 )
 
@@ -101,9 +102,9 @@ func (h *Handler) grantOf(r *http.Request, body *grantBody, who *caller) (*effec
 		return nil, err
 	}
 	if !body.Forever {
-		holds, err := time.ParseDuration(body.For)
+		holds, err := timespan.Parse(body.For)
 		if err != nil || holds <= 0 {
-			return nil, invalid("/for", "say how long the grant holds, such as 8h, or forever: true")
+			return nil, invalid("/for", "say how long the grant holds, such as 8h or 2d, or forever: true")
 		}
 		g.ExpiresAt = h.log.Now().Add(holds)
 	}

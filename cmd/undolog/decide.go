@@ -126,7 +126,7 @@ func extendCommand() *cobra.Command {
 		},
 	}
 	f.add(cmd, "why; kept in the log")
-	cmd.Flags().DurationVar(&f.span, "for", 0, "for how long from now, such as 48h, whatever was left before")
+	duration(cmd, &f.span, "for", 0, "for how long from now, such as 48h or 2d, whatever was left before")
 	return cmd
 }
 

@@ -179,3 +179,15 @@ func writeFile(t *testing.T, path, text string) {
 		t.Fatal(err)
 	}
 }
+
+func TestDurations_AreSaidInDaysAndWeeksToo(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "undolog.db")
+	id := asked(t, db, "1")[0]
+	doSteps(t, db,
+		step{[]string{"extend", id, "--for", "2d"}, exitOK, "can be decided until " + localTime(time.Now().Add(48 * time.Hour))[:10]},
+		step{[]string{"extend", id, "--for", "1w"}, exitOK, "can be decided until " + localTime(time.Now().Add(168 * time.Hour))[:10]},
+		step{[]string{"extend", id, "--for", "soon"}, exitUsage, "such as 90s, 10m, 8h, 2d or 1w"},
+		step{[]string{"grant", "give", "--effect", id, "--for", "1d12h", "--reason", "r"}, exitOK, "until " + localTime(time.Now().Add(36 * time.Hour))[:10]},
+		step{[]string{"log", "--since", "1w"}, exitOK, id},
+	)
+}

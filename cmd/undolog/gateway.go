@@ -66,10 +66,10 @@ what is safe to repeat is taken from the server's own annotations.`,
 	flags.BoolVar(&f.scrub, "scrub-errors", false, "pass the server's protocol errors on without their text")
 	flags.StringVar(&f.name, "name", "", "name of the server in the log and in policies (default its own name and a hash of its command line or URL)")
 	flags.StringVar(&f.principal, "principal", "", "who calls, where no token says so (default agent:<your name>)")
-	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long calls under way are awaited when the agent leaves")
-	flags.DurationVar(&f.hold, "hold", 45*time.Second, "how long a call that waits for approval is held before it is answered with the reason; 0 is not at all")
+	duration(cmd, &f.drain, "drain", 30*time.Second, "how long calls under way are awaited when the agent leaves")
+	duration(cmd, &f.hold, "hold", 45*time.Second, "how long a call that waits for approval is held before it is answered with the reason; 0 is not at all")
 	flags.StringVar(&f.noElicitation, "no-elicitation", "block", "what agents from 2026-07-28 on get that cannot ask their user: block holds the call, then says why; error is the protocol's error for a missing capability, at once")
-	flags.DurationVar(&f.joining, "join-wait", 45*time.Second, "how long a call waits for the outcome of an equal one that is under way")
+	duration(cmd, &f.joining, "join-wait", 45*time.Second, "how long a call waits for the outcome of an equal one that is under way")
 	flags.StringVar(&f.maxResult, "max-result", "64MB", "largest answer of the server that is passed on")
 	return cmd
 }

@@ -50,7 +50,7 @@ with --any, every call of a tool.`,
 	flags.StringVar(&f.where, "where", "", "a CEL condition on the call")
 	flags.BoolVar(&f.any, "any", false, "every call of the tool")
 	flags.StringVar(&f.principal, "principal", "", "only calls of this caller, such as agent:ada (default any)")
-	flags.DurationVar(&f.span, "for", 24*time.Hour, "how long it holds, in hours and minutes such as 8h; 0 is until it is revoked")
+	duration(cmd, &f.span, "for", 24*time.Hour, "how long it holds, such as 8h, 2d or 1w; 0 is until it is revoked")
 	f.add(cmd, "why; required")
 	return cmd
 }

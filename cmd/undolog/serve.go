@@ -47,7 +47,7 @@ ends in doubt when the claim's lease is over (policy: lease).`,
 	flags.StringVar(&f.tokens, "tokens", "", "file with the bearer tokens of invokers: a YAML list of {token, tenant, principal}; needed beyond loopback")
 	flags.BoolVar(&f.strict, "strict-wire", false, "send exactly the flat results of the fixtures, without the nested mirror that older Go engines need")
 	flags.BoolVar(&f.trust, "trust-annotations", false, "without a policy: believe the annotations of every server's tools")
-	flags.DurationVar(&f.joining, "join-wait", 20*time.Second, "how long a call waits for the outcome of an equal one that is under way")
+	duration(cmd, &f.joining, "join-wait", 20*time.Second, "how long a call waits for the outcome of an equal one that is under way")
 	return cmd
 }
 

@@ -29,11 +29,11 @@ func (f *serverFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.shadow, "shadow", false, "with --policy: decide and record, and hold nothing back (see \"undolog report\")")
 	flags.StringVar(&f.approvalURL, "approval-url", "", "URL of the page where people decide on calls, told to agents (see \"undolog ui\"); a slash and an id follow it")
 	flags.StringVar(&f.admin, "admin", "", "with --http: tell health (/healthz), readiness (/readyz) and counts (/metrics) at this address, to whoever asks")
-	flags.DurationVar(&f.heartbeat, "heartbeat", 10*time.Second, "how long after its last sign of life this process's open calls count as lost")
-	flags.DurationVar(&f.reapEvery, "reap-every", 30*time.Second, "how often the log is looked through for what is over; 0 is never (see \"undolog reap\")")
+	duration(cmd, &f.heartbeat, "heartbeat", 10*time.Second, "how long after its last sign of life this process's open calls count as lost")
+	duration(cmd, &f.reapEvery, "reap-every", 30*time.Second, "how often the log is looked through for what is over; 0 is never (see \"undolog reap\")")
 	flags.StringArrayVar(&f.probeServers, "probe-server", nil, "NAME=URL or \"NAME=COMMAND ARGS…\": a server on which probes of the policy look up lost outcomes, beside the call's own; its words are split at spaces")
 	f.webhook.add(cmd)
-	flags.DurationVar(&f.patience, "db-wait", 30*time.Second, "how long a call waits for an effect log that does not answer, before it is refused")
+	duration(cmd, &f.patience, "db-wait", 30*time.Second, "how long a call waits for an effect log that does not answer, before it is refused")
 }
 
 func (f *serverFlags) check() error {
