@@ -21,27 +21,25 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// The suite runs in every way that a database is reached in, side by side: most of its time it waits.
 func TestDriver(t *testing.T) {
-	t.Run("with a pool of sixteen", func(t *testing.T) {
-		drivertest.Run(t, drivertest.Harness{New: func(t *testing.T) func(now func() time.Time) store.Driver {
-			return opener(t, pgtest.New(t).URL)
-		}})
-	})
-	t.Run("with a pool of two", func(t *testing.T) {
-		drivertest.Run(t, drivertest.Harness{New: func(t *testing.T) func(now func() time.Time) store.Driver {
-			return opener(t, withParameter(t, pgtest.New(t).URL, "pool_max_conns", "2"))
-		}})
-	})
-	t.Run("through PgBouncer in transaction mode", func(t *testing.T) {
-		drivertest.Run(t, drivertest.Harness{New: func(t *testing.T) func(now func() time.Time) store.Driver {
-			return opener(t, pgtest.NewBouncer(t, pgtest.New(t), &pgcluster.BouncerOptions{PoolSize: 4}).URL)
-		}})
-	})
-	t.Run("with statements of no name, as the URL says", func(t *testing.T) {
-		drivertest.Run(t, drivertest.Harness{New: func(t *testing.T) func(now func() time.Time) store.Driver {
-			return opener(t, withParameter(t, pgtest.New(t).URL, "default_query_exec_mode", "exec"))
-		}})
-	})
+	for name, address := range map[string]func(t *testing.T) string{
+		"with a pool of sixteen": func(t *testing.T) string { return pgtest.New(t).URL },
+		"with a pool of two":     func(t *testing.T) string { return withParameter(t, pgtest.New(t).URL, "pool_max_conns", "2") },
+		"through PgBouncer in transaction mode": func(t *testing.T) string {
+			return pgtest.NewBouncer(t, pgtest.New(t), &pgcluster.BouncerOptions{PoolSize: 4}).URL
+		},
+		"with statements of no name, as the URL says": func(t *testing.T) string {
+			return withParameter(t, pgtest.New(t).URL, "default_query_exec_mode", "exec")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			drivertest.Run(t, drivertest.Harness{New: func(t *testing.T) func(now func() time.Time) store.Driver {
+				return opener(t, address(t))
+			}})
+		})
+	}
 }
 
 func opener(t *testing.T, url string) func(now func() time.Time) store.Driver {
