@@ -97,6 +97,25 @@ func TestProbe_byTheReaper(t *testing.T) {
 	w.wantFound()
 }
 
+// A person has the log looked through, with the server named that the probe asks; without it is said what is
+// missing.
+func TestProbe_byReap(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "faults").withPolicy(lookedUp)
+	w.lose("after-answer")
+	server := w.only("charge").Server
+	if out := w.ran("reap"); !strings.Contains(out, "give --policy FILE") {
+		t.Errorf("undolog reap says %s", out)
+	}
+	if out := w.ran("reap", "--policy", w.policy); !strings.Contains(out, "name it with --probe-server "+server+"=URL") {
+		t.Errorf("undolog reap --policy says %s", out)
+	}
+	if out := w.ran("reap", "--policy", w.policy, "--probe-server", server+"="+strings.Join(w.server, " ")); !strings.Contains(out, "settled by probes 1") {
+		t.Errorf("undolog reap --probe-server says %s", out)
+	}
+	w.wantFound()
+}
+
 // A probe of another server's tool is made there, by the name that the policy gives the server.
 func TestProbe_onAnotherServer(t *testing.T) {
 	t.Parallel()

@@ -141,6 +141,7 @@ func (w *world) eventually(what string, is func() bool) {
 type logged struct {
 	ID        string          `json:"id"`
 	State     string          `json:"state"`
+	Server    string          `json:"server"`
 	Tool      string          `json:"tool"`
 	Tier      string          `json:"tier"`
 	Identity  string          `json:"identity"`

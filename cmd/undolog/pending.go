@@ -8,21 +8,29 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/effectinterceptor"
 	"github.com/undolog/undolog/internal/splice"
 	"github.com/undolog/undolog/store"
 )
 
 func pendingCommand() *cobra.Command {
 	var asJSON bool
+	var policyFile string
 	cmd := &cobra.Command{
 		Use:   "pending",
 		Short: "List what waits for somebody",
 		Long: `List the effects that wait for somebody, with what to do for each: those that wait for approval ("undolog
 approve", "undolog deny"), those in doubt, whose outcome a person or a probe must settle ("undolog resolve"), and
-those whose tool waits for another round or works on a task, which the gateway follows.`,
-		Example: "  undolog pending",
-		Args:    exactArgs(0, "no arguments"),
+those whose tool waits for another round or works on a task, which the gateway follows. With --policy, those in
+doubt are named that "undolog resolve --probe" can look up.`,
+		Example: `  undolog pending
+  undolog pending --policy undolog.yaml`,
+		Args: exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			policy, err := loadPolicy(policyFile)
+			if err != nil {
+				return err
+			}
 			return withLog(cmd, func(log *store.Log) error {
 				list, err := log.Pending(cmd.Context(), tenantFlag(cmd), 1000)
 				if err != nil {
@@ -34,15 +42,38 @@ those whose tool waits for another round or works on a task, which the gateway f
 				case len(list) == 0:
 					fmt.Fprintln(cmd.OutOrStdout(), "nothing is pending")
 				}
-				return printPending(cmd.OutOrStdout(), list, log.Now())
+				w := &waits{now: log.Now(), probed: probedBy(cmd, log, policy)}
+				return w.print(cmd.OutOrStdout(), list)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	cmd.Flags().StringVar(&policyFile, "policy", "", "policy file: says which lost outcomes a probe can look up")
 	return cmd
 }
 
-func printPending(w io.Writer, list []*effect.Record, now time.Time) error {
+// probedBy returns the server that the policy's probe for an effect asks; empty where there is none.
+func probedBy(cmd *cobra.Command, log *store.Log, policy *effect.Policy) func(*effect.Record) string {
+	if policy == nil {
+		return func(*effect.Record) string { return "" }
+	}
+	ei := effectinterceptor.New(log, &effectinterceptor.Options{Policy: policy, Tenant: tenantFlag(cmd)})
+	return func(r *effect.Record) string {
+		server, err := ei.ProbedOn(cmd.Context(), r)
+		if err != nil {
+			return "" // it is not found out that way, whyever
+		}
+		return server
+	}
+}
+
+// waits says what somebody does for each effect that waits.
+type waits struct {
+	now    time.Time
+	probed func(*effect.Record) string
+}
+
+func (ws *waits) print(w io.Writer, list []*effect.Record) error {
 	p := paletteFor(w)
 	table := &columns{
 		out:   w,
@@ -60,22 +91,25 @@ func printPending(w io.Writer, list []*effect.Record, now time.Time) error {
 	var rows [][]string
 	for _, r := range list {
 		rows = append(rows, []string{
-			localTime(r.CreatedAt), string(r.StateAt(now)), clip(r.Server, 36), clip(r.Tool, 24), clip(who(r), 24),
-			clip(string(r.Arguments), 40), r.ID, next(r, now),
+			localTime(r.CreatedAt), string(r.StateAt(ws.now)), clip(r.Server, 36), clip(r.Tool, 24), clip(who(r), 24),
+			clip(string(r.Arguments), 40), r.ID, ws.next(r),
 		})
 	}
 	return table.print(rows)
 }
 
 // next is what somebody does for an effect that waits.
-func next(r *effect.Record, now time.Time) string {
-	switch r.StateAt(now) {
+func (ws *waits) next(r *effect.Record) string {
+	switch r.StateAt(ws.now) {
 	case effect.StateAwaitingApproval:
 		if a := r.Approval; a.IsApproved() {
 			return "approved: its agent sends the call again, until " + localTime(a.UseUntil)
 		}
 		return "undolog approve or deny, until " + localTime(r.Approval.DecideUntil)
 	case effect.StateInDoubt:
+		if server := ws.probed(r); server != "" {
+			return "undolog resolve --probe, which asks " + clip(server, 36)
+		}
 		return "look at the target, then undolog resolve"
 	case effect.StateWaiting:
 		if isTaskHandle(r.Answer.Body) {

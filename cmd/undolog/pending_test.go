@@ -50,6 +50,12 @@ func TestPending_saysWhatToDo(t *testing.T) {
 			t.Errorf("pending says nothing like %q:\n%s", want, text)
 		}
 	}
+	policy := filepath.Join(t.TempDir(), "undolog.yaml")
+	writeFile(t, policy, `{version: 1, tools: [{tool: lost, tier: irreversible, probe: {tool: look, verdict: '"unknown"'}}, {tool: look, tier: read}]}`)
+	probed, _ := said(t, "pending", "--db", db, "--policy", policy)
+	if want := `in_doubt +bank +lost .* undolog resolve --probe, which asks bank`; !regexp.MustCompile(want).MatchString(probed) {
+		t.Errorf("pending --policy says nothing like %q:\n%s", want, probed)
+	}
 	if code != exitOK || regexp.MustCompile(`bank +done`).MatchString(text) {
 		t.Errorf("pending exits with %d:\n%s", code, text)
 	}

@@ -94,10 +94,10 @@ func listTools(ctx context.Context, upstream string, command []string, stderr io
 
 // startingPolicy is a policy file with one rule a tool.
 func startingPolicy(server string, tools []*mcp.Tool) []byte {
-	return startingPolicies([]serverTools{{server, tools}})
+	return startingPolicies([]*serverTools{{server, tools}})
 }
 
-func startingPolicies(servers []serverTools) []byte {
+func startingPolicies(servers []*serverTools) []byte {
 	var b bytes.Buffer
 	var names []string
 	for _, s := range servers {

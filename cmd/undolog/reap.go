@@ -13,28 +13,52 @@ import (
 
 func reapCommand() *cobra.Command {
 	var asJSON bool
+	var policy string
+	var servers []string
 	cmd := &cobra.Command{
 		Use:   "reap",
 		Short: "Record what is over, of every tenant, once",
 		Long: `Look through what is open in the log once: requests for approval whose time is over are recorded as
 expired or void, claims whose process has gone or whose answer did not come in time as in doubt, and who may
-decide is reminded when four fifths of the time are over. "undolog gateway" and "undolog serve" do so by
-themselves every --reap-every; this is for logs that neither has open.`,
-		Example: "  undolog reap",
-		Args:    exactArgs(0, "no arguments"),
+decide is reminded when four fifths of the time are over. With --policy, what is in doubt is looked up by the
+probes of the policy, on the servers that --probe-server names. "undolog gateway" and "undolog serve" do all
+of it by themselves every --reap-every; this is for logs that neither has open.`,
+		Example: `  undolog reap
+  undolog reap --policy undolog.yaml --probe-server "payments=payments --ledger payments.jsonl"`,
+		Args: exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if policy == "" && len(servers) > 0 {
+				return usagef("--probe-server is for the probes of a policy: give --policy FILE")
+			}
 			return withLog(cmd, func(log *store.Log) error {
-				done, err := reaper.New(log, nil).Round(cmd.Context())
+				p, err := newReapProber(cmd, log, policy, servers)
+				if err != nil {
+					return err
+				}
+				defer p.probes.close()
+				done, err := reaper.New(log, &reaper.Options{Probe: p.probe}).Round(cmd.Context())
+				defer p.tell(cmd.ErrOrStderr())
 				if asJSON {
 					return errors.Join(err, writeJSON(cmd.OutOrStdout(), done))
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "expired %d, void %d, reminded %d, in doubt %d\n", done.Expired, done.Void, done.Reminded, done.InDoubt)
+				fmt.Fprintln(cmd.OutOrStdout(), reaped(done))
 				return err
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	flags := cmd.Flags()
+	flags.BoolVar(&asJSON, "json", false, "one JSON object")
+	flags.StringVar(&policy, "policy", "", "policy file, whose probes look up what is in doubt")
+	flags.StringArrayVar(&servers, "probe-server", nil, "with --policy: NAME=URL or \"NAME=COMMAND ARGS…\", a server to ask; its words are split at spaces")
 	return cmd
+}
+
+func reaped(done reaper.Done) string {
+	said := fmt.Sprintf("expired %d, void %d, reminded %d, in doubt %d", done.Expired, done.Void, done.Reminded, done.InDoubt)
+	if done.Settled+done.Unknown > 0 {
+		said += fmt.Sprintf(", settled by probes %d, not told by them %d", done.Settled, done.Unknown)
+	}
+	return said
 }
 
 // reap has the log looked through every --reap-every until the returned function is called.

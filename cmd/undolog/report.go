@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -239,21 +240,38 @@ func (r *report) policy(ctx context.Context, w io.Writer) error {
 	if len(servers) == 0 {
 		return errors.New("nothing is recorded: run agents through \"undolog gateway\" first, or use \"undolog policy init\"")
 	}
-	var all []serverTools
+	var all []*serverTools
 	for _, server := range servers {
 		known, err := r.log.Tools(ctx, r.tenant, server)
 		if err != nil {
 			return err
 		}
-		st := serverTools{server: server}
-		for _, t := range known {
-			tool := new(mcp.Tool)
-			if json.Unmarshal(t.Definition, tool) == nil {
-				st.tools = append(st.tools, tool)
-			}
+		name := withoutHash(server)
+		at := slices.IndexFunc(all, func(st *serverTools) bool { return st.server == name })
+		if at < 0 {
+			at, all = len(all), append(all, &serverTools{server: name})
 		}
-		all = append(all, st)
+		all[at].add(known)
 	}
 	_, err := w.Write(startingPolicies(all))
 	return err
 }
+
+// add adds tools whose names are new.
+func (st *serverTools) add(known []store.Tool) {
+	for _, t := range known {
+		tool := new(mcp.Tool)
+		if json.Unmarshal(t.Definition, tool) != nil {
+			continue
+		}
+		if !slices.ContainsFunc(st.tools, func(o *mcp.Tool) bool { return o.Name == tool.Name }) {
+			st.tools = append(st.tools, tool)
+		}
+	}
+}
+
+var hashOfCommand = regexp.MustCompile(`-[0-9a-f]{8}$`)
+
+// withoutHash is a server's own name, without what tells its command lines and URLs apart: a rule for it holds
+// after an update too.
+func withoutHash(server string) string { return hashOfCommand.ReplaceAllString(server, "") }
