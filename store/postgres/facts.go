@@ -147,20 +147,23 @@ func (b *begin) facts(ctx context.Context, s sender) (*facts, error) {
 }
 
 // gather reads the facts in one round trip, with others who want nothing but the newest generation of their calls.
+// A call that could not be inserted as new is nearly always known by its signature, and seldom by a look-alike.
 func (b *begin) gather(ctx context.Context, s sender, f *facts) error {
 	if s == sender(b.driver.pool) && b.wantsLatestOnly() {
 		q := &read{tenant: b.p.Tenant(), signature: b.p.Identity.Signature}
-		err := b.driver.reads.do(ctx, q)
-		if err == nil {
-			f.latest, f.grant, f.Now = q.latest, q.grant, q.at
+		if err := b.driver.reads.do(ctx, q); err != nil {
+			return err
 		}
-		return err
+		if b.known || q.latest.Record != nil {
+			f.latest, f.grant, f.Now = q.latest, q.grant, q.at
+			return nil
+		}
 	}
 	return asTenantAt(ctx, s, b.p.Tenant(), &f.Now, b.questions(f)...)
 }
 
 func (b *begin) wantsLatestOnly() bool {
-	return b.known && !b.p.Identity.Signature.IsZero() && !b.p.Contract.AsksGrants() && len(b.p.Spends) == 0
+	return (b.known || b.tried != "") && !b.p.Identity.Signature.IsZero() && !b.p.Contract.AsksGrants() && len(b.p.Spends) == 0
 }
 
 // questions are the statements that find out about the call.

@@ -22,6 +22,7 @@ const maxConns = 16
 // settings for a connection either: transactions then say them.
 type mode struct {
 	chosen     bool // by the URL
+	textual    bool // values come as text, where the URL says so
 	unprepared atomic.Bool
 	untuned    atomic.Bool
 }
@@ -32,6 +33,12 @@ var tuning = map[string]string{"plan_cache_mode": "force_generic_plan", "enable_
 // isTuned reports whether connections are planned for as tuning says without being told again.
 func (m *mode) isTuned() bool { return !m.untuned.Load() }
 
+// isOwn reports whether a connection is this program's alone, so that what was prepared and tuned on it stays.
+func (m *mode) isOwn() bool { return m.isTuned() && !m.unprepared.Load() && !m.chosen }
+
+// isTextual reports whether values are read as text.
+func (m *mode) isTextual() bool { return m.textual }
+
 // config reads the URL and has each new connection use the mode of that moment.
 func (d *Driver) config(address string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(address)
@@ -39,6 +46,10 @@ func (d *Driver) config(address string) (*pgxpool.Config, error) {
 		return nil, err
 	}
 	d.mode.chosen = names(address, "default_query_exec_mode")
+	switch config.ConnConfig.DefaultQueryExecMode {
+	case pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol:
+		d.mode.textual = true
+	}
 	if !names(address, "pool_max_conns") {
 		config.MaxConns = maxConns
 	}

@@ -21,6 +21,7 @@ type read struct {
 	latest found
 	grant  pgtype.UUID
 	at     time.Time
+	more   bool // there is more to know of it than selectSettled reads
 }
 
 // reads are such questions on their way. Most of one that is asked alone is to have its plan made ready, a dozen
@@ -43,10 +44,36 @@ func (r *reads) sendGroup(ctx context.Context, group []*read) {
 	}
 }
 
-// try asks for a group in one round trip.
+// try asks for a group in one round trip, and in one more for those of whom there is more to know than what they
+// are answered by.
 func (r *reads) try(ctx context.Context, group []*read) error {
 	ctx, cancel := r.driver.groupContext(ctx, len(group))
 	defer cancel()
+	if r.driver.mode.isTextual() {
+		return r.ask(ctx, group, queueReads)
+	}
+	for _, q := range group {
+		q.more = true // until it was read, and is all
+	}
+	if err := r.trySettled(ctx, group); err != nil {
+		return err
+	}
+	group = slices.DeleteFunc(slices.Clone(group), func(q *read) bool { return !q.more })
+	if len(group) == 0 {
+		return nil
+	}
+	return r.ask(ctx, group, queueReads)
+}
+
+func (r *reads) trySettled(ctx context.Context, group []*read) error {
+	if len(group) == 1 && r.driver.mode.isOwn() {
+		return r.askAlone(ctx, group[0])
+	}
+	return r.ask(ctx, group, askSettled)
+}
+
+// ask sends the questions of each tenant's.
+func (r *reads) ask(ctx context.Context, group []*read, queue func(b *pgx.Batch, group []*read)) error {
 	var b pgx.Batch
 	slices.SortStableFunc(group, func(q, s *read) int { return cmp.Compare(q.tenant, s.tenant) })
 	for rest := group; len(rest) > 0; {
@@ -54,7 +81,7 @@ func (r *reads) try(ctx context.Context, group []*read) error {
 		if n < 0 {
 			n = len(rest)
 		}
-		queueReads(&b, rest[:n])
+		queue(&b, rest[:n])
 		rest = rest[n:]
 	}
 	return r.driver.pool.SendBatch(ctx, &b).Close()

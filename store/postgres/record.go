@@ -119,10 +119,13 @@ func (m *lastMove) apply(r *effect.Record) {
 		r.By, r.Reason, r.Continuation = m.by.String, m.reason.String, m.continuation.String
 		r.Answer = effect.Answer{Kind: effect.AnswerKind(m.answerKind.String), Body: m.answer, IsError: m.isError.Bool}
 	}
-	// An answer that arrived before the last move was another one.
-	r.Delivered = m.delivered.Valid && r.State != effect.StateClaimed && !m.delivered.Time.Before(r.ChangedAt)
-	if r.Delivered {
-		r.ArrivedAt = fromTimestamp(m.delivered)
+	arrive(r, fromTimestamp(m.delivered))
+}
+
+// arrive notes when an answer arrived, if one did. One that did so before the last move was another one.
+func arrive(r *effect.Record, at time.Time) {
+	if !at.IsZero() && r.State != effect.StateClaimed && !at.Before(r.ChangedAt) {
+		r.Delivered, r.ArrivedAt = true, at
 	}
 }
 
