@@ -56,7 +56,11 @@ var pastTense = map[DecisionKind]string{
 }
 
 // ForbiddenError means that this person may not decide this way.
-type ForbiddenError struct{ Reason string }
+type ForbiddenError struct {
+	Reason string
+	// Recorded is the effect that an edit would make run twice; empty: something else forbids the decision.
+	Recorded string
+}
 
 func (e *ForbiddenError) Error() string { return e.Reason }
 

@@ -7,38 +7,9 @@ import (
 	"time"
 
 	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/internal/effectjson"
 	"github.com/undolog/undolog/store"
 )
-
-// requestJSON is what is known of a request for approval. The handle by which its caller goes on is nobody
-// else's to know.
-type requestJSON struct {
-	ID          string          `json:"id"`
-	RequestedAt time.Time       `json:"requestedAt"`
-	DecideUntil time.Time       `json:"decideUntil"`
-	RemindAt    time.Time       `json:"remindAt"`
-	UseUntil    time.Time       `json:"useUntil,omitzero"` // absent: not approved
-	Quorum      int             `json:"quorum"`
-	Missing     int             `json:"missing"` // how many more people must approve
-	Approvers   []string        `json:"approvers,omitempty"`
-	Digest      string          `json:"digest"` // of the complete arguments that are approved
-	Why         string          `json:"why,omitempty"`
-	Edited      json.RawMessage `json:"edited,omitempty"` // the arguments that run, where a person changed them
-	Votes       []effect.Vote   `json:"votes,omitempty"`
-	Last        *effect.Vote    `json:"last,omitempty"`
-}
-
-func requestToJSON(r *effect.Record) *requestJSON {
-	a := r.Approval
-	if a == nil {
-		return nil
-	}
-	return &requestJSON{
-		ID: a.ID, RequestedAt: a.RequestedAt, DecideUntil: a.DecideUntil, RemindAt: a.RemindAt(), UseUntil: a.UseUntil,
-		Quorum: a.Quorum, Missing: a.Missing(), Approvers: a.Approvers, Digest: a.Complete.String(), Why: a.Why,
-		Edited: orAbsent(a.Arguments), Votes: a.Votes, Last: a.Last,
-	}
-}
 
 // listApprovals lists what waits for approval, or what a query selects of what has.
 func (h *Handler) listApprovals(w http.ResponseWriter, r *http.Request, who *caller) error {
@@ -140,7 +111,7 @@ func (h *Handler) describe(ctx context.Context, r *effect.Record, a *approvalJSO
 	}
 	for _, t := range tools {
 		if t.Name == r.Tool {
-			a.Definition = orAbsent(t.Definition)
+			a.Definition = effectjson.Raw(t.Definition)
 			a.DefinitionChanged = !r.Approval.Definition.IsZero() && r.Approval.Definition != t.Digest
 		}
 	}

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
@@ -9,67 +8,18 @@ import (
 	"time"
 
 	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/internal/effectjson"
 	"github.com/undolog/undolog/store"
 )
 
-// effectJSON is an effect, without what only its caller may know.
+// effectJSON is an effect as the API shows it.
 type effectJSON struct {
-	ID         string          `json:"id"`
-	Seq        int64           `json:"seq"`
-	At         time.Time       `json:"at"`
-	ChangedAt  time.Time       `json:"changedAt"`
-	State      effect.State    `json:"state"`
-	Tenant     string          `json:"tenant"`
-	Principal  string          `json:"principal,omitempty"`
-	Session    string          `json:"session,omitempty"`
-	Trace      string          `json:"trace,omitempty"`
-	Server     string          `json:"server"`
-	Tool       string          `json:"tool"`
-	Tier       effect.Tier     `json:"tier"`
-	Identity   effect.Rule     `json:"identity"`
-	Generation int             `json:"generation"`
-	Attempt    int             `json:"attempt"`
-	Ordinal    int             `json:"ordinal"`
-	Run        string          `json:"run,omitempty"`
-	Contract   string          `json:"contract,omitempty"`
-	By         string          `json:"by,omitempty"`
-	Reason     string          `json:"reason,omitempty"`
-	Delivered  bool            `json:"delivered"`
-	Arguments  json.RawMessage `json:"arguments,omitempty"` // as they were asked for
-	Preview    string          `json:"preview"`             // the beginning of those that run, as one line for the eye
-	Approval   *requestJSON    `json:"approval,omitempty"`
-	Answer     *answerJSON     `json:"answer,omitempty"`
-}
-
-type answerJSON struct {
-	Kind    effect.AnswerKind `json:"kind"`
-	IsError bool              `json:"isError,omitempty"`
-	Body    json.RawMessage   `json:"body,omitempty"`
+	effectjson.Effect
+	Preview string `json:"preview"` // the beginning of the arguments that run, as one line for the eye
 }
 
 func effectToJSON(r *effect.Record, now time.Time) *effectJSON {
-	return &effectJSON{
-		ID: r.ID, Seq: r.Seq, At: r.CreatedAt, ChangedAt: r.ChangedAt, State: r.StateAt(now), Tenant: r.Tenant,
-		Principal: r.Principal, Session: r.Session, Trace: r.Trace, Server: r.Server, Tool: r.Tool, Tier: r.Tier,
-		Identity: r.Rule, Generation: r.Generation, Attempt: r.Attempt, Ordinal: r.Ordinal, Run: r.Run, Contract: r.Source,
-		By: r.By, Reason: r.Reason, Delivered: r.Delivered, Arguments: orAbsent(r.Arguments),
-		Preview: preview(r.Executed()), Approval: requestToJSON(r), Answer: answerToJSON(r.Answer),
-	}
-}
-
-// orAbsent is JSON as the log has it; nil when it was taken away.
-func orAbsent(raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 {
-		return nil
-	}
-	return raw
-}
-
-func answerToJSON(a effect.Answer) *answerJSON {
-	if a.Kind == effect.AnswerNone {
-		return nil
-	}
-	return &answerJSON{Kind: a.Kind, IsError: a.IsError, Body: orAbsent(a.Body)}
+	return &effectJSON{Effect: effectjson.Of(r, now), Preview: preview(r.Executed())}
 }
 
 // effectsJSON is a page of a list, newest first. Next goes on with it.
@@ -176,10 +126,10 @@ func (h *Handler) listPending(w http.ResponseWriter, r *http.Request, who *calle
 // shownJSON is an effect with its history.
 type shownJSON struct {
 	*effectJSON
-	Text        string           `json:"text"`                 // the arguments that run or ran, for the eye: nothing in it is invisible
-	AnswerText  string           `json:"answerText,omitempty"` // the answer in the same way
-	Transitions []transitionJSON `json:"transitions"`
-	Events      []eventJSON      `json:"events"`
+	Text        string             `json:"text"`                 // the arguments that run or ran, for the eye: nothing in it is invisible
+	AnswerText  string             `json:"answerText,omitempty"` // the answer in the same way
+	Transitions []transitionJSON   `json:"transitions"`
+	Events      []effectjson.Event `json:"events"`
 }
 
 type transitionJSON struct {
@@ -190,12 +140,6 @@ type transitionJSON struct {
 	By      string       `json:"by,omitempty"`
 	Reason  string       `json:"reason,omitempty"`
 	Last    *effect.Vote `json:"decision,omitempty"` // what had been decided last by then
-}
-
-type eventJSON struct {
-	At     time.Time       `json:"at"`
-	Kind   string          `json:"kind"`
-	Detail json.RawMessage `json:"detail,omitempty"`
 }
 
 func (h *Handler) showEffect(w http.ResponseWriter, r *http.Request, who *caller) error {
@@ -226,11 +170,11 @@ func transitionsToJSON(moves []effect.Transition) []transitionJSON {
 // maxEvents bounds what is shown of an effect that was replayed very often: the newest.
 const maxEvents = 200
 
-func eventsToJSON(events []effect.Event) []eventJSON {
+func eventsToJSON(events []effect.Event) []effectjson.Event {
 	events = events[max(0, len(events)-maxEvents):]
-	list := make([]eventJSON, 0, len(events))
-	for _, ev := range events {
-		list = append(list, eventJSON{At: ev.At, Kind: ev.Kind, Detail: orAbsent(ev.Detail)})
+	list := make([]effectjson.Event, 0, len(events))
+	for i := range events {
+		list = append(list, effectjson.EventOf(&events[i]))
 	}
 	return list
 }

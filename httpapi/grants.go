@@ -3,48 +3,15 @@ package httpapi
 import (
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/internal/effectjson"
 	"github.com/undolog/undolog/internal/timespan"
 	"github.com/undolog/undolog/store"
 )
 
-// grantJSON is a standing grant.
-type grantJSON struct {
-	ID         string           `json:"id"`
-	Kind       effect.GrantKind `json:"kind"`
-	Server     string           `json:"server"`
-	Tool       string           `json:"tool"`
-	Principal  string           `json:"principal,omitempty"` // absent: any caller
-	Digest     string           `json:"digest,omitempty"`
-	Where      string           `json:"where,omitempty"`
-	Definition string           `json:"definition,omitempty"` // digest of the tool's definition that it holds for
-	By         string           `json:"by"`
-	Reason     string           `json:"reason,omitempty"`
-	CreatedAt  time.Time        `json:"createdAt"`
-	ExpiresAt  time.Time        `json:"expiresAt,omitzero"`
-	RevokedAt  time.Time        `json:"revokedAt,omitzero"`
-	RevokedBy  string           `json:"revokedBy,omitempty"`
-	Active     bool             `json:"active"`
-}
-
-func grantToJSON(g *effect.Grant, now time.Time) *grantJSON {
-	j := &grantJSON{
-		ID: g.ID, Kind: g.Kind, Server: g.Server, Tool: g.Tool, Principal: g.Principal, Where: g.Where, By: g.By, Reason: g.Reason,
-		CreatedAt: g.CreatedAt, ExpiresAt: g.ExpiresAt, RevokedAt: g.RevokedAt, RevokedBy: g.RevokedBy, Active: g.IsActive(now),
-	}
-	if !g.Complete.IsZero() {
-		j.Digest = g.Complete.String()
-	}
-	if !g.Definition.IsZero() {
-		j.Definition = g.Definition.String()
-	}
-	return j
-}
-
 type grantsJSON struct {
-	Grants []*grantJSON `json:"grants"` // newest first
+	Grants []*effectjson.Grant `json:"grants"` // newest first
 }
 
 func (h *Handler) listGrants(w http.ResponseWriter, r *http.Request, who *caller) error {
@@ -55,9 +22,9 @@ func (h *Handler) listGrants(w http.ResponseWriter, r *http.Request, who *caller
 	if err != nil {
 		return err
 	}
-	list, now := grantsJSON{Grants: []*grantJSON{}}, h.log.Now()
+	list, now := grantsJSON{Grants: []*effectjson.Grant{}}, h.log.Now()
 	for _, g := range grants {
-		list.Grants = append(list.Grants, grantToJSON(g, now))
+		list.Grants = append(list.Grants, effectjson.GrantOf(g, now))
 	}
 	writeJSON(w, http.StatusOK, list)
 	return nil
@@ -90,7 +57,7 @@ func (h *Handler) giveGrant(w http.ResponseWriter, r *http.Request, who *caller)
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusCreated, grantToJSON(made, h.log.Now()))
+	writeJSON(w, http.StatusCreated, effectjson.GrantOf(made, h.log.Now()))
 	return nil
 }
 
@@ -178,6 +145,6 @@ func (h *Handler) revokeGrant(w http.ResponseWriter, r *http.Request, who *calle
 			By: g.RevokedBy, At: g.RevokedAt, Same: true,
 		}
 	}
-	writeJSON(w, http.StatusOK, grantToJSON(g, h.log.Now()))
+	writeJSON(w, http.StatusOK, effectjson.GrantOf(g, h.log.Now()))
 	return nil
 }

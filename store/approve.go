@@ -91,7 +91,7 @@ func (l *Log) checkEdited(ctx context.Context, was *effect.Record, a *effect.App
 		switch r.StateAt(now) {
 		case effect.StateReleased, effect.StateFailed, effect.StateExpired, effect.StateVoid, effect.StateDenied:
 		default:
-			return &effect.ForbiddenError{Reason: fmt.Sprintf(
+			return &effect.ForbiddenError{Recorded: r.ID, Reason: fmt.Sprintf(
 				"the edited call is on record as effect %s (%s): it would run twice. Deny this one, or edit it otherwise", r.ID, r.StateAt(now))}
 		}
 	}

@@ -12,31 +12,6 @@ import (
 	"github.com/undolog/undolog/store"
 )
 
-// requestJSON is what a person who decides must know, without the handle by which its caller goes on.
-type requestJSON struct {
-	ID          string        `json:"id"`
-	RequestedAt time.Time     `json:"requestedAt"`
-	DecideUntil time.Time     `json:"decideUntil"`
-	UseUntil    time.Time     `json:"useUntil,omitzero"`
-	Quorum      int           `json:"quorum"`
-	Approvers   []string      `json:"approvers,omitempty"`
-	Digest      string        `json:"digest"` // of the complete arguments that are approved
-	Why         string        `json:"why,omitempty"`
-	Edited      bool          `json:"edited,omitempty"`
-	Votes       []effect.Vote `json:"votes,omitempty"`
-	Last        *effect.Vote  `json:"last,omitempty"`
-}
-
-func requestToJSON(a *effect.Approval) *requestJSON {
-	if a == nil {
-		return nil
-	}
-	return &requestJSON{
-		ID: a.ID, RequestedAt: a.RequestedAt, DecideUntil: a.DecideUntil, UseUntil: a.UseUntil, Quorum: a.Quorum,
-		Approvers: a.Approvers, Digest: a.Complete.String(), Why: a.Why, Edited: a.IsEdited(), Votes: a.Votes, Last: a.Last,
-	}
-}
-
 func approvalsCommand() *cobra.Command {
 	var asJSON, digests bool
 	cmd := &cobra.Command{

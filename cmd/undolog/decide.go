@@ -23,110 +23,119 @@ func (f *decideFlags) add(cmd *cobra.Command, reason string) {
 	cmd.Flags().StringVar(&f.person, "by", "", "who decides, user:NAME (default user:<your name>)")
 }
 
-func (f *decideFlags) decision(kind effect.DecisionKind) effect.Decision {
-	d := effect.Decision{Kind: kind, By: f.person, Reason: f.reason, Via: "cli", Extend: f.span}
-	if d.By == "" {
-		d.By = localUser()
+// who is the person who decides.
+func (f *decideFlags) who() (string, error) {
+	if f.person == "" {
+		return localUser(), nil
 	}
-	return d
+	if name, isUser := strings.CutPrefix(f.person, "user:"); !isUser || name == "" {
+		return "", usagef("--by %s: who decides is named user:NAME", f.person)
+	}
+	return f.person, nil
 }
 
-func approveCommand() *cobra.Command {
-	var f decideFlags
-	cmd := &cobra.Command{
-		Use:   "approve ID[=DIGEST]…",
-		Short: "Approve a call that waits for it",
-		Long: `Approve a call, with exactly the arguments that "undolog show ID" shows: the next time its agent makes
+func (f *decideFlags) decision(kind effect.DecisionKind) (effect.Decision, error) {
+	by, err := f.who()
+	return effect.Decision{Kind: kind, By: by, Reason: f.reason, Via: "cli", Extend: f.span}, err
+}
+
+// deciding is a command that decides on a call by no more than its flags.
+type deciding struct {
+	kind                      effect.DecisionKind
+	use, short, long, example string
+	reason                    string       // what --reason is for
+	from                      effect.State // what can be decided on so
+	many                      bool         // several calls at once
+	span                      string       // what --for is for; empty: there is none
+}
+
+var decidings = []deciding{
+	{
+		kind:  effect.DecideApprove,
+		use:   "approve ID[=DIGEST]…",
+		short: "Approve a call that waits for it",
+		long: `Approve a call, with exactly the arguments that "undolog show ID" shows: the next time its agent makes
 it, within the policy's use_within, it runs once. Other arguments, another tool or another caller need an
 approval of their own.
 
 Several calls at once are each named with the digest of what was looked at ("undolog approvals --digests"):
 a call that was changed meanwhile is not approved.`,
-		Example: `  undolog approve 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42`,
-		Args:    someCalls,
-
-		ValidArgsFunction: completeIDs(effect.StateAwaitingApproval),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return decideEach(cmd, args, f.decision(effect.DecideApprove))
-		},
-	}
-	f.add(cmd, "why; kept in the log")
-	return cmd
-}
-
-func denyCommand() *cobra.Command {
-	var f decideFlags
-	cmd := &cobra.Command{
-		Use:   "deny ID[=DIGEST]… --reason TEXT",
-		Short: "Deny a call that waits for approval",
-		Long: `Deny a call: it is not made, and its agent is told the reason, now and whenever it makes the same call
+		example: `  undolog approve 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42`,
+		reason:  "why; kept in the log",
+		from:    effect.StateAwaitingApproval,
+		many:    true,
+	},
+	{
+		kind:  effect.DecideDeny,
+		use:   "deny ID[=DIGEST]… --reason TEXT",
+		short: "Deny a call that waits for approval",
+		long: `Deny a call: it is not made, and its agent is told the reason, now and whenever it makes the same call
 again. "undolog reopen" lets it be decided on once more.`,
-		Example: `  undolog deny 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42 --reason "wrong account: refunds go to the payer"`,
-		Args:    someCalls,
-
-		ValidArgsFunction: completeIDs(effect.StateAwaitingApproval),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return decideEach(cmd, args, f.decision(effect.DecideDeny))
-		},
-	}
-	f.add(cmd, "why; required, and told to the agent")
-	return cmd
+		example: `  undolog deny 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42 --reason "wrong account: refunds go to the payer"`,
+		reason:  "why; required, and told to the agent",
+		from:    effect.StateAwaitingApproval,
+		many:    true,
+	},
+	{
+		kind:    effect.DecideExtend,
+		use:     "extend ID --for DURATION",
+		short:   "Give people more time to decide on a call",
+		example: `  undolog extend 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42 --for 48h`,
+		reason:  "why; kept in the log",
+		from:    effect.StateAwaitingApproval,
+		span:    "for how long from now, such as 48h or 2d, whatever was left before",
+	},
+	{
+		kind:    effect.DecideWithdraw,
+		use:     "withdraw ID --reason TEXT",
+		short:   "Take an approval back that was not used yet",
+		long:    `Take an approval back before its call was made. The call is denied; its agent is told the reason.`,
+		example: `  undolog withdraw 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42 --reason "approved the wrong one"`,
+		reason:  "why; required, and told to the agent",
+		from:    effect.StateAwaitingApproval,
+	},
+	{
+		kind:    effect.DecideReopen,
+		use:     "reopen ID",
+		short:   "Let a denied call be decided on once more",
+		long:    `Let a denied call be decided on once more, for as long as it was open before. It is not approved by that.`,
+		example: `  undolog reopen 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42 --reason "the account was right after all"`,
+		reason:  "why; kept in the log",
+		from:    effect.StateDenied,
+	},
 }
 
-func withdrawCommand() *cobra.Command {
-	var f decideFlags
-	cmd := &cobra.Command{
-		Use:     "withdraw ID --reason TEXT",
-		Short:   "Take an approval back that was not used yet",
-		Long:    `Take an approval back before its call was made. The call is denied; its agent is told the reason.`,
-		Example: `  undolog withdraw 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42 --reason "approved the wrong one"`,
-		Args:    exactArgs(1, "the id of an effect"),
-
-		ValidArgsFunction: completeIDs(effect.StateAwaitingApproval),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return decideEach(cmd, args, f.decision(effect.DecideWithdraw))
-		},
+func decideCommands() []*cobra.Command {
+	var cmds []*cobra.Command
+	for _, d := range decidings {
+		cmds = append(cmds, d.command())
 	}
-	f.add(cmd, "why; required, and told to the agent")
-	return cmd
+	return cmds
 }
 
-func reopenCommand() *cobra.Command {
+func (d deciding) command() *cobra.Command {
 	var f decideFlags
 	cmd := &cobra.Command{
-		Use:     "reopen ID",
-		Short:   "Let a denied call be decided on once more",
-		Long:    `Let a denied call be decided on once more, for as long as it was open before. It is not approved by that.`,
-		Example: `  undolog reopen 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42 --reason "the account was right after all"`,
-		Args:    exactArgs(1, "the id of an effect"),
-
-		ValidArgsFunction: completeIDs(effect.StateDenied),
+		Use: d.use, Short: d.short, Long: d.long, Example: d.example,
+		Args: exactArgs(1, "the id of an effect"), ValidArgsFunction: completeIDs(d.from),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return decideEach(cmd, args, f.decision(effect.DecideReopen))
-		},
-	}
-	f.add(cmd, "why; kept in the log")
-	return cmd
-}
-
-func extendCommand() *cobra.Command {
-	var f decideFlags
-	cmd := &cobra.Command{
-		Use:     "extend ID --for DURATION",
-		Short:   "Give people more time to decide on a call",
-		Example: `  undolog extend 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42 --for 48h`,
-		Args:    exactArgs(1, "the id of an effect"),
-
-		ValidArgsFunction: completeIDs(effect.StateAwaitingApproval),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.span <= 0 {
-				return usagef("--for %s: say for how long from now, such as 48h", f.span)
+			if d.span != "" && f.span <= 0 {
+				return usagef("--for %s: say for how long from now, such as 48h or 2d", f.span)
 			}
-			return decideEach(cmd, args, f.decision(effect.DecideExtend))
+			decision, err := f.decision(d.kind)
+			if err != nil {
+				return err
+			}
+			return decideEach(cmd, args, decision)
 		},
 	}
-	f.add(cmd, "why; kept in the log")
-	duration(cmd, &f.span, "for", 0, "for how long from now, such as 48h or 2d, whatever was left before")
+	if d.many {
+		cmd.Args = someCalls
+	}
+	f.add(cmd, d.reason)
+	if d.span != "" {
+		duration(cmd, &f.span, "for", 0, d.span)
+	}
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/internal/effectjson"
 	"github.com/undolog/undolog/store"
 	"github.com/undolog/undolog/store/sqlite"
 )
@@ -83,7 +84,7 @@ func TestDecide_secondSayIsToldOfTheFirst(t *testing.T) {
 	id := asked(t, db, "10")[0]
 	doSteps(t, db,
 		step{[]string{"approvals"}, exitOK, id},
-		step{[]string{"approve", id, "--by", "agent:ada"}, exitFailed, "user:NAME"},
+		step{[]string{"approve", id, "--by", "agent:ada"}, exitUsage, "user:NAME"},
 		step{[]string{"approve", id, "--by", "user:bob"}, exitOK, "runs, once, until"},
 		step{[]string{"approve", id, "--by", "user:eve"}, exitOK, "already approved by user:bob at"},
 		step{[]string{"deny", id, "--by", "user:eve", "--reason", "no"}, exitConflict, "already approved by user:bob at"},
@@ -99,7 +100,7 @@ func TestDecide_aDenialSaysWhy(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "log.db")
 	id := asked(t, db, "10")[0]
 	doSteps(t, db,
-		step{[]string{"deny", id}, exitFailed, "a reason is missing"},
+		step{[]string{"deny", id}, exitUsage, "a reason is missing"},
 		step{[]string{"deny", id, "--reason", "wrong account"}, exitOK, "is denied"},
 		step{[]string{"approve", id}, exitConflict, "already denied by"},
 		step{[]string{"approve", missing}, exitNotFound, `"undolog log"`},
@@ -127,7 +128,7 @@ func TestEdit_sendsWhatAPersonWrote(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "arguments.json")
 	writeFile(t, file, `{"amount": 40}`)
 	doSteps(t, db,
-		step{[]string{"edit", id, "--arguments", file}, exitFailed, "a reason is missing"},
+		step{[]string{"edit", id, "--arguments", file}, exitUsage, "a reason is missing"},
 		step{[]string{"edit", id, "--arguments", filepath.Join(t.TempDir(), "none"), "--reason", "r"}, exitFailed, "no such file"},
 		step{[]string{"edit", id, "--arguments", file, "--reason", "at most 40", "--approve"}, exitOK, "runs, once"},
 		step{[]string{"show", id}, exitOK, `{"amount":40}`},
@@ -140,12 +141,41 @@ func TestEdit_sendsWhatAPersonWrote(t *testing.T) {
 	})
 }
 
+// A call that ran is not made once more by editing another into it, and a script can tell that from a failure.
+func TestEdit_intoACallThatRanIsAConflict(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "log.db")
+	ids := asked(t, db, "10", "20")
+	doSteps(t, db, step{[]string{"approve", ids[0]}, exitOK, "runs, once"})
+	withStore(t, db, func(log *store.Log) {
+		if begun := beginRefund(t, log, "10"); begun.Claim == nil {
+			t.Fatalf("Begin of what is approved = %+v, want a claim", begun.Verdict)
+		}
+	})
+	file := filepath.Join(t.TempDir(), "arguments.json")
+	writeFile(t, file, `{"amount":10}`)
+	doSteps(t, db, step{[]string{"edit", ids[1], "--arguments", file, "--reason", "the same"}, exitConflict, "it would run twice"})
+}
+
+func TestDecide_whoDecidesIsAUser(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "log.db")
+	id := asked(t, db, "10")[0]
+	for _, by := range []string{"ada", "agent:ada", "user:"} {
+		doSteps(t, db,
+			step{[]string{"deny", id, "--by", by, "--reason", "r"}, exitUsage, "user:NAME"},
+			step{[]string{"edit", id, "--by", by, "--reason", "r"}, exitUsage, "user:NAME"},
+			step{[]string{"grant", "give", "--effect", id, "--by", by, "--reason", "r"}, exitUsage, "user:NAME"},
+			step{[]string{"grant", "revoke", missing, "--by", by}, exitUsage, "user:NAME"},
+		)
+	}
+	doSteps(t, db, step{[]string{"withdraw", id, "--reason", " "}, exitUsage, "a reason is missing"})
+}
+
 func TestGrant_standsForApprovals(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "log.db")
 	id := asked(t, db, "10")[0]
 	doSteps(t, db,
 		step{[]string{"grant", "give", "--effect", id}, exitUsage, "--reason"},
-		step{[]string{"grant", "give", "--server", "bank", "--tool", "refund", "--where", "args.amount <", "--reason", "r"}, exitFailed, "args.amount <"},
+		step{[]string{"grant", "give", "--server", "bank", "--tool", "refund", "--where", "args.amount <", "--reason", "r"}, exitUsage, "args.amount <"},
 		step{[]string{"grant", "give", "--server", "bank", "--tool", "refund", "--where", "args.amount <= 20", "--reason", "shift"}, exitOK, "where args.amount <= 20"},
 		step{[]string{"grant", "list"}, exitOK, "args.amount <= 20"},
 	)
@@ -160,7 +190,7 @@ func TestGrant_standsForApprovals(t *testing.T) {
 	begins("15", effect.ActInsert)
 	begins("25", effect.ActRequest)
 	out, _ := said(t, "--db", db, "grant", "list", "--json")
-	var g grantJSON
+	var g effectjson.Grant
 	if err := json.Unmarshal([]byte(out), &g); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

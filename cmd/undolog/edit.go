@@ -27,8 +27,10 @@ arguments are sent, and the agent is told. An edit that would make another recor
 
 		ValidArgsFunction: completeIDs(effect.StateAwaitingApproval),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			d := f.decision(effect.DecideEdit)
-			var err error
+			d, err := f.decision(effect.DecideEdit)
+			if err != nil {
+				return err
+			}
 			if d.Arguments, err = readArguments(cmd.InOrStdin(), arguments); err != nil {
 				return err
 			}

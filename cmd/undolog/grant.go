@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/internal/effectjson"
 	"github.com/undolog/undolog/store"
 )
 
@@ -100,7 +101,11 @@ func (f *grantFlags) check() error {
 func (f *grantFlags) grant(cmd *cobra.Command, log *store.Log) (*effect.Grant, error) {
 	g := &effect.Grant{
 		Tenant: tenantFlag(cmd), Server: f.server, Tool: f.tool, Kind: effect.GrantTool, Where: f.where,
-		Principal: f.principal, By: f.decision("").By, Reason: f.reason,
+		Principal: f.principal, Reason: f.reason,
+	}
+	var err error
+	if g.By, err = f.who(); err != nil {
+		return nil, err
 	}
 	if f.where != "" {
 		g.Kind = effect.GrantWhere
@@ -140,39 +145,6 @@ func grantWords(g *effect.Grant) string {
 	return "every call of " + printable(g.Tool)
 }
 
-// grantJSON is a grant as --json prints it.
-type grantJSON struct {
-	ID         string           `json:"id"`
-	Kind       effect.GrantKind `json:"kind"`
-	Server     string           `json:"server"`
-	Tool       string           `json:"tool"`
-	Principal  string           `json:"principal,omitempty"`
-	Digest     string           `json:"digest,omitempty"`
-	Where      string           `json:"where,omitempty"`
-	Definition string           `json:"definition,omitempty"`
-	By         string           `json:"by"`
-	Reason     string           `json:"reason,omitempty"`
-	CreatedAt  time.Time        `json:"createdAt"`
-	ExpiresAt  time.Time        `json:"expiresAt,omitzero"`
-	RevokedAt  time.Time        `json:"revokedAt,omitzero"`
-	RevokedBy  string           `json:"revokedBy,omitempty"`
-	Active     bool             `json:"active"`
-}
-
-func grantToJSON(g *effect.Grant, now time.Time) *grantJSON {
-	j := &grantJSON{
-		ID: g.ID, Kind: g.Kind, Server: g.Server, Tool: g.Tool, Principal: g.Principal, Where: g.Where, By: g.By, Reason: g.Reason,
-		CreatedAt: g.CreatedAt, ExpiresAt: g.ExpiresAt, RevokedAt: g.RevokedAt, RevokedBy: g.RevokedBy, Active: g.IsActive(now),
-	}
-	if !g.Complete.IsZero() {
-		j.Digest = g.Complete.String()
-	}
-	if !g.Definition.IsZero() {
-		j.Definition = g.Definition.String()
-	}
-	return j
-}
-
 func grantListCommand() *cobra.Command {
 	var asJSON, all bool
 	cmd := &cobra.Command{
@@ -204,7 +176,7 @@ func printGrants(cmd *cobra.Command, grants []*effect.Grant, now time.Time, asJS
 	rows := [][]string{{"GIVEN", "HOLDS", "BY", "SERVER", "CALLS", "FOR", "ID"}}
 	for _, g := range grants {
 		if asJSON {
-			if err := writeJSON(w, grantToJSON(g, now)); err != nil {
+			if err := writeJSON(w, effectjson.GrantOf(g, now)); err != nil {
 				return err
 			}
 			continue
@@ -246,8 +218,12 @@ func grantRevokeCommand() *cobra.Command {
 		Example: "  undolog grant revoke 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42",
 		Args:    exactArgs(1, "the id of a grant"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			by, err := f.who()
+			if err != nil {
+				return err
+			}
 			return withLog(cmd, func(log *store.Log) error {
-				g, revoked, err := log.Revoke(cmd.Context(), tenantFlag(cmd), args[0], f.decision("").By, f.reason)
+				g, revoked, err := log.Revoke(cmd.Context(), tenantFlag(cmd), args[0], by, f.reason)
 				switch {
 				case err != nil:
 					return notThereGrant(args[0], err)

@@ -69,12 +69,14 @@ func exitCode(err error) int {
 	var usage *usageError
 	var conflict *store.ConflictError
 	var decided *effect.DecidedError
+	var invalid *effect.InvalidError
+	var forbidden *effect.ForbiddenError
 	switch {
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.As(err, &invalid):
 		return exitUsage
 	case errors.Is(err, store.ErrNotFound):
 		return exitNotFound
-	case errors.As(err, &conflict), errors.As(err, &decided):
+	case errors.As(err, &conflict), errors.As(err, &decided), errors.As(err, &forbidden) && forbidden.Recorded != "":
 		return exitConflict
 	case errors.Is(err, store.ErrSchema):
 		return exitSchema
@@ -108,9 +110,10 @@ Put "undolog gateway --" in front of the MCP server that you already use, and ch
 	root.AddCommand(
 		gatewayCommand(), serveCommand(), uiCommand(),
 		logCommand(), showCommand(), pendingCommand(), resolveCommand(), againCommand(),
-		approvalsCommand(), approveCommand(), denyCommand(), editCommand(), extendCommand(), withdrawCommand(), reopenCommand(), grantCommand(), reportCommand(), reapCommand(),
+		approvalsCommand(), editCommand(), grantCommand(), reportCommand(), reapCommand(),
 		policyCommand(), chainCommand(), migrateCommand(), conformanceCommand(), versionCommand(), dbTopic(), exitCodesTopic(),
 	)
+	root.AddCommand(decideCommands()...)
 	return root
 }
 
@@ -125,7 +128,8 @@ func exitCodesTopic() *cobra.Command {
   1  it failed; the message says what and what to do
   2  the command line cannot be carried out as written
   3  there is no such effect, or grant
-  4  the effect stands elsewhere than the command needs, nothing was changed
+  4  the effect stands elsewhere than the command needs, or an edit would make it one that is on record: nothing
+     was changed
   5  the log's schema is another version's, or it has none yet: "undolog migrate up", or a newer undolog`,
 	}
 }

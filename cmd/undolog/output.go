@@ -13,72 +13,29 @@ import (
 	"golang.org/x/term"
 
 	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/internal/effectjson"
 )
 
-// effectJSON is an effect as --json prints it: one object a line.
+// effectJSON is an effect as --json prints it, one object a line: with what its caller alone may know, since who
+// can read the log knows that anyway.
 type effectJSON struct {
-	ID          string          `json:"id"` // UUIDv7
-	Seq         int64           `json:"seq"`
-	At          time.Time       `json:"at"`
-	ChangedAt   time.Time       `json:"changedAt"`
-	State       effect.State    `json:"state"`
-	Tenant      string          `json:"tenant"`
-	Principal   string          `json:"principal,omitempty"`
-	Session     string          `json:"session,omitempty"`
-	Trace       string          `json:"trace,omitempty"`
-	Server      string          `json:"server"`
-	Tool        string          `json:"tool"`
-	Tier        effect.Tier     `json:"tier"`
-	Identity    effect.Rule     `json:"identity"`
-	Scope       string          `json:"scope,omitempty"`
-	Signature   string          `json:"signature,omitempty"`
-	Generation  int             `json:"generation,omitempty"`
-	Attempt     int             `json:"attempt"`
-	Key         string          `json:"key,omitempty"`
-	Run         string          `json:"run,omitempty"`
-	Occurrence  string          `json:"occurrence,omitempty"`
-	LookalikeOf string          `json:"lookalikeOf,omitempty"`
-	Contract    string          `json:"contract,omitempty"` // where the tier and the rest came from
-	Policy      string          `json:"policy,omitempty"`   // digest
-	By          string          `json:"by,omitempty"`
-	Reason      string          `json:"reason,omitempty"`
-	Delivered   bool            `json:"delivered"`
-	Arguments   json.RawMessage `json:"arguments,omitempty"`
-	Approval    *requestJSON    `json:"approval,omitempty"`
-	Executed    json.RawMessage `json:"executed,omitempty"` // the arguments that a person changed them to
-	Answer      *answerJSON     `json:"answer,omitempty"`
-}
-
-type answerJSON struct {
-	Kind    effect.AnswerKind `json:"kind"` // result or error
-	IsError bool              `json:"isError,omitempty"`
-	Body    json.RawMessage   `json:"body"`
+	effectjson.Effect
+	Scope       string `json:"scope,omitempty"`
+	Signature   string `json:"signature,omitempty"`
+	Key         string `json:"key,omitempty"`
+	Occurrence  string `json:"occurrence,omitempty"`
+	LookalikeOf string `json:"lookalikeOf,omitempty"`
+	Policy      string `json:"policy,omitempty"` // digest
 }
 
 func toJSON(r *effect.Record, now time.Time) *effectJSON {
 	e := &effectJSON{
-		ID: r.ID, Seq: r.Seq, At: r.CreatedAt, ChangedAt: r.ChangedAt, State: r.StateAt(now),
-		Tenant: r.Tenant, Principal: r.Principal, Session: r.Session, Trace: r.Trace,
-		Server: r.Server, Tool: r.Tool, Tier: r.Tier,
-		Identity: r.Rule, Scope: r.Scope, Generation: r.Generation, Attempt: r.Attempt,
-		Key: r.Key, Run: r.Run, Occurrence: r.Occurrence, LookalikeOf: r.LookalikeOf,
-		Contract: r.Source, Policy: r.Policy, By: r.By, Reason: r.Reason, Delivered: r.Delivered,
-		Arguments: r.Arguments, Approval: requestToJSON(r.Approval), Answer: answerToJSON(r.Answer),
-	}
-	if r.Approval != nil {
-		e.Executed = r.Approval.Arguments
+		Effect: effectjson.Of(r, now), Scope: r.Scope, Key: r.Key, Occurrence: r.Occurrence, LookalikeOf: r.LookalikeOf, Policy: r.Policy,
 	}
 	if !r.Signature.IsZero() {
 		e.Signature = r.Signature.String()
 	}
 	return e
-}
-
-func answerToJSON(a effect.Answer) *answerJSON {
-	if a.Kind == effect.AnswerNone {
-		return nil
-	}
-	return &answerJSON{Kind: a.Kind, IsError: a.IsError, Body: a.Body}
 }
 
 // writeJSON prints v as one line; text stays readable (no HTML escapes).

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -10,31 +9,26 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/internal/effectjson"
 	"github.com/undolog/undolog/store"
 )
 
 // showJSON is what show --json prints.
 type showJSON struct {
 	*effectJSON
-	Transitions []transitionJSON `json:"transitions"`
-	Events      []eventJSON      `json:"events"`
+	Transitions []transitionJSON   `json:"transitions"`
+	Events      []effectjson.Event `json:"events"`
 }
 
 type transitionJSON struct {
-	Ordinal int          `json:"ordinal"`
-	Attempt int          `json:"attempt"`
-	State   effect.State `json:"state"`
-	At      time.Time    `json:"at"`
-	Owner   string       `json:"owner,omitempty"`
-	By      string       `json:"by,omitempty"`
-	Reason  string       `json:"reason,omitempty"`
-	Answer  *answerJSON  `json:"answer,omitempty"`
-}
-
-type eventJSON struct {
-	At     time.Time       `json:"at"`
-	Kind   string          `json:"kind"`
-	Detail json.RawMessage `json:"detail,omitempty"`
+	Ordinal int                `json:"ordinal"`
+	Attempt int                `json:"attempt"`
+	State   effect.State       `json:"state"`
+	At      time.Time          `json:"at"`
+	Owner   string             `json:"owner,omitempty"`
+	By      string             `json:"by,omitempty"`
+	Reason  string             `json:"reason,omitempty"`
+	Answer  *effectjson.Answer `json:"answer,omitempty"`
 }
 
 func showCommand() *cobra.Command {
@@ -69,16 +63,16 @@ func showToJSON(shown *store.Shown, now time.Time) *showJSON {
 	s := &showJSON{
 		effectJSON:  toJSON(shown.Record, now),
 		Transitions: make([]transitionJSON, 0, len(shown.Transitions)),
-		Events:      make([]eventJSON, 0, len(shown.Events)),
+		Events:      make([]effectjson.Event, 0, len(shown.Events)),
 	}
 	for _, t := range shown.Transitions {
 		s.Transitions = append(s.Transitions, transitionJSON{
 			Ordinal: t.Ordinal, Attempt: t.Attempt, State: t.State, At: t.At, Owner: t.Owner,
-			By: t.By, Reason: t.Reason, Answer: answerToJSON(t.Answer),
+			By: t.By, Reason: t.Reason, Answer: effectjson.AnswerOf(t.Answer),
 		})
 	}
-	for _, ev := range shown.Events {
-		s.Events = append(s.Events, eventJSON{At: ev.At, Kind: ev.Kind, Detail: ev.Detail})
+	for i := range shown.Events {
+		s.Events = append(s.Events, effectjson.EventOf(&shown.Events[i]))
 	}
 	return s
 }
