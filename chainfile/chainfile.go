@@ -3,6 +3,7 @@ package chainfile
 import (
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,7 +38,7 @@ var schema = sync.OnceValue(func() *yamlfile.Schema {
 
 func patternHint(name string) string {
 	switch name {
-	case "timeout":
+	case "timeout", "deadline":
 		return "it must be a duration such as 500ms, 30s or 2m"
 	case "name":
 		return "it must begin with a letter or digit and have nothing but those and . _ -"
@@ -47,7 +48,9 @@ func patternHint(name string) string {
 
 // File is a chain file that was checked.
 type File struct {
-	Hosts []Host
+	// Deadline bounds one phase of an operation, see chain.Options. Zero: no bound.
+	Deadline time.Duration
+	Hosts    []Host
 }
 
 // Host is one interceptor host of a File. Exactly one of Command and URL is set.
@@ -108,12 +111,17 @@ func Parse(name string, data []byte) (*File, error) {
 		return nil, err
 	}
 	var read struct {
-		Hosts []Host `json:"hosts"`
+		Deadline duration `json:"deadline"`
+		Hosts    []Host   `json:"hosts"`
 	}
 	if err := json.Unmarshal(f.JSON, &read); err != nil {
 		return nil, f.Errorf(yamlfile.Place{}, "%v", err)
 	}
-	return &File{Hosts: read.Hosts}, checkHosts(f, read.Hosts)
+	found := checkHosts(f, read.Hosts)
+	if f.Has("deadline") && read.Deadline <= 0 {
+		found = errors.Join(f.Errorf(f.Value("deadline"), "deadline must be longer than nothing: leave it out for none"), found)
+	}
+	return &File{Deadline: time.Duration(read.Deadline), Hosts: read.Hosts}, found
 }
 
 // reserved is the host of our own interceptors.
@@ -178,6 +186,13 @@ func (c *hostCheck) interceptor(name string, i Interceptor) {
 	}
 	if i.Required == interceptors.TypeValidation && i.Priority != nil {
 		c.refuse("a validation has no order: take priority away", path("priority"))
+	}
+	for _, h := range i.Hooks {
+		for _, event := range h.Events {
+			if today, old := interceptors.OldEvent(event); old {
+				c.refuse("%s is a name of older drafts: write %q with phase %s", path("hooks"), event, "*", today)
+			}
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -20,6 +21,7 @@ import (
 
 const whole = `
 version: 1
+deadline: 20s
 hosts:
   - name: pii
     url: https://pii.example.com/mcp
@@ -47,6 +49,9 @@ func TestParse(t *testing.T) {
 	f, err := chainfile.Parse("chain.yaml", []byte(whole))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if f.Deadline != 20*time.Second {
+		t.Errorf("deadline %v, want 20s", f.Deadline)
 	}
 	open := true
 	want := &chain.HostPolicy{
@@ -85,6 +90,9 @@ func TestParse_SaysWhereAndWhat(t *testing.T) {
 		{"required and disabled", host("    command: [x]\n    interceptors:\n      i: {required: mutation, disabled: true}\n"), "chain.yaml:6:31: i is required and disabled: keep one"},
 		{"an order of validations", host("    command: [x]\n    interceptors:\n      i: {required: validation, priority: 3}\n"), "a validation has no order"},
 		{"no duration", host("    command: [x]\n    timeout: 5\n"), "timeout is a number: it must be text"},
+		{"an odd deadline", "version: 1\ndeadline: soon\n", "it must be a duration such as 500ms"},
+		{"no deadline at all", "version: 1\ndeadline: 0s\n", "chain.yaml:2:11: deadline must be longer than nothing"},
+		{"an event of older drafts", host("    command: [x]\n    interceptors:\n      i: {hooks: [{events: [\"*/response\"], phase: response}]}\n"), `*/response is a name of older drafts: write "*" with phase response`},
 		{"an odd duration", host("    command: [x]\n    timeout: soon\n"), "it must be a duration such as 500ms"},
 	}
 	for _, tt := range tests {

@@ -34,6 +34,8 @@ type Options struct {
 	// Hold is how long a call that waits for a person's decision is held before it is answered with the reason.
 	// A gateway holds by itself, since it can ask the agent meanwhile. Defaults to not at all.
 	Hold time.Duration
+	// Deadline bounds one phase as a whole, see chain.Options. Defaults to no bound.
+	Deadline time.Duration
 	// Logger gets what the chain and the interceptors have to tell. Defaults to silence.
 	Logger *slog.Logger
 }
@@ -54,7 +56,7 @@ func New(ei *effectinterceptor.Interceptors, opts *Options) (*chain.Chain, error
 	if o.Hold > 0 {
 		observer.Pause = hold(&observer, o.Hold)
 	}
-	c, err := chain.New(&chain.Options{Logger: o.Logger, Posture: o.Posture, Observer: observer})
+	c, err := chain.New(&chain.Options{Logger: o.Logger, Posture: o.Posture, Observer: observer, Deadline: o.Deadline})
 	if err != nil {
 		return nil, err
 	}

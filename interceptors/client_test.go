@@ -158,6 +158,7 @@ func TestClient_Invoke_Shapes(t *testing.T) {
 func TestClient_List_Shapes(t *testing.T) {
 	pages := []string{`{"nextCursor":"1","interceptors":[
 		{"name":"old","type":"validation","hook":{"events":["tools/call"],"phase":"both"},"mode":"enforce","failOpen":false},
+		{"name":"older","type":"validation","hooks":[{"events":["*/request","tools/list"],"phase":"both"},{"events":["*/response"],"phase":"request"}]},
 		{"name":"sink","type":"sink","hooks":[]},
 		{"name":"odd","type":"validation","hooks":[],"mode":"whatever"}]}`,
 		`{"interceptors":[{"name":"new","type":"mutation","hooks":[{"events":["*"],"phase":"response"}],"mode":"audit",
@@ -176,6 +177,9 @@ func TestClient_List_Shapes(t *testing.T) {
 	}
 	want := []interceptors.Descriptor{
 		{Name: "old", Type: interceptors.TypeValidation, Hooks: bothPhases("tools/call")},
+		{Name: "older", Type: interceptors.TypeValidation, Hooks: []interceptors.Hook{
+			{Events: []string{"*", "tools/list"}, Phase: interceptors.PhaseRequest}, {Events: []string{"tools/list"}, Phase: interceptors.PhaseResponse},
+		}},
 		{Name: "new", Type: interceptors.TypeMutation, Hooks: bothPhases("*")[1:], Mode: interceptors.ModeAudit,
 			PriorityHint: &interceptors.Priority{Response: -5}},
 	}

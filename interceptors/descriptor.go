@@ -30,6 +30,18 @@ func MatchEvent(pattern, event string) bool {
 	return strings.HasSuffix(event, parts[len(parts)-1])
 }
 
+// OldEvent reports whether an event's name is one by which older drafts meant every event of a phase, and of
+// which.
+func OldEvent(name string) (Phase, bool) {
+	switch name {
+	case "*/request":
+		return PhaseRequest, true
+	case "*/response":
+		return PhaseResponse, true
+	}
+	return "", false
+}
+
 // isConcrete reports whether an event names one operation.
 func isConcrete(event string) bool { return !strings.Contains(event, "*") }
 
@@ -99,6 +111,9 @@ func (d *Descriptor) check() error {
 		for _, event := range h.Events {
 			if event == "" {
 				return errors.New("a hook names an empty event")
+			}
+			if phase, old := OldEvent(event); old {
+				return fmt.Errorf("a hook names %s, as older drafts do: name \"*\" in phase %s", event, phase)
 			}
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// UnmarshalJSON reads a descriptor, older spellings too: a single hook, the phase "both" and the mode
-// "enforce" come out in today's form, the mode empty when it is active. It is an error when there is no name,
+// UnmarshalJSON reads a descriptor, older spellings too: a single hook, the phase "both", the events "*/request"
+// and "*/response" and the mode "enforce" come out in today's form, the mode empty when it is active. It is an error when there is no name,
 // when the type or the mode is not known, and when there is no telling where it hooks. Whatever else cannot be
 // read is as if it were absent: an interceptor that was left out for it would be a guard that fails open.
 func (d *Descriptor) UnmarshalJSON(raw []byte) (err error) {
@@ -126,9 +126,27 @@ func readHook(raw json.RawMessage) (hooks []Hook, exact bool) {
 	}
 	switch w.Phase {
 	case PhaseRequest, PhaseResponse:
-		return []Hook{{events, w.Phase}}, exact
+		return hooksOf(events, w.Phase), exact
 	case "both":
-		return []Hook{{events, PhaseRequest}, {events, PhaseResponse}}, exact
+		return append(hooksOf(events, PhaseRequest), hooksOf(events, PhaseResponse)...), exact
 	}
 	return nil, false
+}
+
+// hooksOf is the hook of events in a phase, none when the events are all of the other phase: older drafts have
+// names for every event of one.
+func hooksOf(events []string, phase Phase) []Hook {
+	var of []string
+	for _, event := range events {
+		switch only, old := OldEvent(event); {
+		case !old:
+			of = append(of, event)
+		case only == phase:
+			of = append(of, "*")
+		}
+	}
+	if len(of) == 0 && len(events) > 0 {
+		return nil
+	}
+	return []Hook{{of, phase}}
 }

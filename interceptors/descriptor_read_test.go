@@ -68,3 +68,14 @@ func TestClient_List_DescriptorsThatCanBeReadInPart(t *testing.T) {
 		})
 	}
 }
+
+// Older drafts name every event of a phase otherwise. Who writes such a name today is told, since it would
+// match nothing.
+func TestServer_Add_RefusesEventsOfOlderDrafts(t *testing.T) {
+	for name, phase := range map[string]interceptors.Phase{"*/request": interceptors.PhaseRequest, "*/response": interceptors.PhaseResponse} {
+		err := interceptors.NewServer(nil).Add(validator("t/old", bothPhases(name), allow))
+		if want := `name "*" in phase ` + string(phase); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Add of a hook on %s = %v, want %s", name, err, want)
+		}
+	}
+}

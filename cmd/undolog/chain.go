@@ -25,11 +25,14 @@ import (
 // newGatewayChain makes the chain of a gateway: our own interceptors, and those of the file's hosts. The
 // hosts are closed when the chain has been drained.
 func newGatewayChain(cmd *cobra.Command, ei *effectinterceptor.Interceptors, path string, logger *slog.Logger) (*chain.Chain, []*hosts.Host, error) {
-	c, err := effectchain.New(ei, &effectchain.Options{Logger: logger, Posture: chain.PostureGateway})
-	if err != nil || path == "" {
-		return c, nil, err
+	file := &chainfile.File{}
+	if path != "" {
+		var err error
+		if file, err = loadChain(path); err != nil {
+			return nil, nil, err
+		}
 	}
-	file, err := loadChain(path)
+	c, err := effectchain.New(ei, &effectchain.Options{Logger: logger, Posture: chain.PostureGateway, Deadline: file.Deadline})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,13 +1,24 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/undolog/undolog/chain"
+	"github.com/undolog/undolog/chainfile"
+	"github.com/undolog/undolog/effectinterceptor"
+	"github.com/undolog/undolog/interceptors"
+	"github.com/undolog/undolog/store"
 )
 
 func chainFile(t *testing.T, text string) string {
@@ -87,4 +98,47 @@ func TestChain_Explain(t *testing.T) {
 			t.Errorf("%v: exit code %d, %s", args, code, out)
 		}
 	}
+}
+
+// An interceptor that does not answer holds an operation up for as long as the file's deadline lets it.
+func TestChain_DeadlineOfTheFileBoundsAPhase(t *testing.T) {
+	server := httptest.NewServer(slowHost(t))
+	t.Cleanup(server.Close)
+	path := chainFile(t, "version: 1\ndeadline: 300ms\nhosts: [{name: slow, url: "+server.URL+"}]\n")
+	withStore(t, filepath.Join(t.TempDir(), "log.db"), func(log *store.Log) {
+		ei := effectinterceptor.New(log, &effectinterceptor.Options{})
+		c, hosts, err := newGatewayChain(chainCommand(), ei, path, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer chainfile.Close(hosts)
+		r := c.Execute(t.Context(), &chain.PhaseParams{Event: "tools/list", Phase: interceptors.PhaseRequest, Payload: json.RawMessage(`{}`)})
+		if r.Status != chain.StatusTimeout {
+			t.Errorf("the phase ends with %s (%+v), want %s", r.Status, r.Abort, chain.StatusTimeout)
+		}
+	})
+}
+
+// slowHost has a validator that does not answer until nobody waits for it.
+func slowHost(t *testing.T) http.Handler {
+	t.Helper()
+	s := interceptors.NewServer(nil)
+	err := s.Add(&interceptors.Validator{
+		Descriptor: interceptors.Descriptor{Name: "slow", Hooks: []interceptors.Hook{{Events: []string{"*"}, Phase: interceptors.PhaseRequest}}},
+		Validate: func(ctx context.Context, _ *interceptors.Invocation) (*interceptors.Verdict, error) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(20 * time.Second):
+			}
+			return interceptors.Allow(), nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler, err := s.Handler(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handler
 }
