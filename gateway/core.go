@@ -47,7 +47,8 @@ type core struct {
 	open   tracker     // dispatches that have not ended
 
 	deliveries deliveries
-	tasks      *tasks // the gateway's
+	tasks      *tasks        // the gateway's
+	held       *atomic.Int64 // calls, the gateway's
 	tookUp     atomic.Bool
 
 	lastID atomic.Uint64
@@ -60,7 +61,7 @@ type core struct {
 }
 
 func (c *core) init(g *Gateway, info AgentInfo) {
-	c.opts, c.logger, c.info, c.protocol, c.tasks = &g.opts, g.logger, info, info.Protocol, &g.tasks
+	c.opts, c.logger, c.info, c.protocol, c.tasks, c.held = &g.opts, g.logger, info, info.Protocol, &g.tasks, &g.held
 	ctx, cancel := context.WithCancel(context.Background())
 	c.link = &link{
 		target: g.opts.Label, logger: g.logger, now: g.opts.Now,

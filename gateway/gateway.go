@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/undolog/undolog/chain"
@@ -49,6 +50,10 @@ type Options struct {
 	// HoldProgress is how often the agent of a held call is told that it waits, if it wants to know. Defaults
 	// to 5 s.
 	HoldProgress time.Duration
+	// MaxHeld is how many calls are held at once, of all sessions: each costs the gateway memory, an HTTP request
+	// about 120 KB. Those beyond are answered with the reason at once; what they wait for stays to be decided.
+	// Defaults to 1000.
+	MaxHeld int
 	// RequireElicitation answers agents from 2026-07-28 on that cannot ask their user with the protocol's error
 	// for a missing capability, at once. Defaults to holding their calls, and the reason.
 	RequireElicitation bool
@@ -86,6 +91,7 @@ type Gateway struct {
 	logger *slog.Logger
 
 	tasks  tasks
+	held   atomic.Int64  // calls
 	ending chan struct{} // closed when nothing is held any more
 	endOne sync.Once
 	mu     sync.Mutex
@@ -116,6 +122,9 @@ func New(opts *Options) *Gateway {
 	}
 	if o.HoldProgress <= 0 {
 		o.HoldProgress = 5 * time.Second
+	}
+	if o.MaxHeld <= 0 {
+		o.MaxHeld = 1000
 	}
 	if o.MaxInFlight <= 0 {
 		o.MaxInFlight = 4096

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -59,9 +60,14 @@ func (w *waiter) asksInside(p *chain.Pause) bool {
 }
 
 // hold waits until p is decided. It is false when the request gives up first: its time is over, its agent has
-// gone or has declined, or this end is to end.
+// gone or has declined, or this end is to end; or as many are held as may be.
 func (c *core) hold(ctx context.Context, g *governed, x *chain.Exchange, p *chain.Pause) (again bool) {
 	if c.opts.Hold < 0 || p.WaitMs <= 0 {
+		return false
+	}
+	defer c.held.Add(-1)
+	if c.held.Add(1) > int64(c.opts.MaxHeld) {
+		c.logger.Warn("call not held: too many are", slog.Int("held", c.opts.MaxHeld))
 		return false
 	}
 	if g.wait.until.IsZero() {

@@ -183,6 +183,18 @@ func TestHold_Ends(t *testing.T) {
 		r.agent.say(call("1", "pay"))
 		r.agent.expect(waitingError)
 	})
+	t.Run("before it begins where as many are held as may be, until one is not any more", func(t *testing.T) {
+		p := newPeople()
+		r := start(t, gateway.Options{Chain: p.chain(t), MaxHeld: 1, Hold: time.Second})
+		r.shakeHands()
+		r.agent.say(call("2", "pay"))
+		p.held(t)
+		r.agent.say(call("1", "pay"))
+		r.agent.expect(waitingError)
+		r.agent.expect(strings.Replace(waitingError, `"id":1`, `"id":2`, 1))
+		r.agent.say(call("3", "pay"))
+		p.held(t)
+	})
 	t.Run("before it begins where it is not worth it", func(t *testing.T) {
 		p := newPeople()
 		p.pause.WaitMs = 0

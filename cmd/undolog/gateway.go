@@ -32,6 +32,7 @@ type gatewayFlags struct {
 	chain           string
 	scrub           bool
 	drain, hold     time.Duration
+	maxHeld         int
 	noElicitation   string
 	maxResult       string
 }
@@ -68,6 +69,7 @@ what is safe to repeat is taken from the server's own annotations.`,
 	flags.StringVar(&f.principal, "principal", "", "who calls, where no token says so (default agent:<your name>)")
 	duration(cmd, &f.drain, "drain", 30*time.Second, "how long calls under way are awaited when the agent leaves")
 	duration(cmd, &f.hold, "hold", 45*time.Second, "how long a call that waits for approval is held before it is answered with the reason; 0 is not at all")
+	flags.IntVar(&f.maxHeld, "max-held", 1000, "how many calls are held at once; those beyond are answered with the reason at once, and stay to be decided")
 	flags.StringVar(&f.noElicitation, "no-elicitation", "block", "what agents from 2026-07-28 on get that cannot ask their user: block holds the call, then says why; error is the protocol's error for a missing capability, at once")
 	duration(cmd, &f.joining, "join-wait", 45*time.Second, "how long a call waits for the outcome of an equal one that is under way")
 	flags.StringVar(&f.maxResult, "max-result", "64MB", "largest answer of the server that is passed on")
@@ -86,6 +88,8 @@ func (f *gatewayFlags) check(args []string) error {
 		return usagef("--drain cannot be negative")
 	case f.hold < 0:
 		return usagef("--hold cannot be negative")
+	case f.maxHeld < 1:
+		return usagef("--max-held %d: want 1 or more; --hold 0 holds nothing", f.maxHeld)
 	case f.noElicitation != "block" && f.noElicitation != "error":
 		return usagef("--no-elicitation %s: want block or error", f.noElicitation)
 	case f.upstream != "" && !isEndpoint(f.upstream):
@@ -157,6 +161,7 @@ func (f *gatewayFlags) options(args []string, logger *slog.Logger) (*gateway.Opt
 	if f.drain == 0 {
 		opts.Drain = -1
 	}
+	opts.MaxHeld = f.maxHeld
 	if opts.Hold = f.hold; f.hold == 0 {
 		opts.Hold = -1
 	}
