@@ -33,12 +33,12 @@ type Stop struct {
 	Reason    string // MUST NOT hold payloads; secrets that are known are taken out of it
 }
 
-// Stopped records a stop, as an event, a moment later. It is for an engine's own report.
+// Stopped records a stop, as an event, a moment later; of many equal ones within a minute their number. It is for an engine's own report.
 func (i *Interceptors) Stopped(s Stop) {
-	i.log.Note(effect.Event{
+	i.refused.add(effect.Event{
 		At: i.opts.Now(), Tenant: firstOf(s.Tenant, i.opts.Tenant), Kind: effect.EventStopped, Principal: s.Principal,
 		Detail: detail(map[string]string{"event": s.Event, "by": s.By, "reason": i.opts.Vault.Text(s.Reason)}),
-	})
+	}, s.By+" "+s.Event)
 }
 
 func detail(members map[string]string) json.RawMessage {

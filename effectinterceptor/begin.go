@@ -196,15 +196,15 @@ func (i *Interceptors) answer(ctx context.Context, in *interceptors.Invocation, 
 	case effect.ActReplay:
 		return i.replay(in, o, r, v.Repeat)
 	case effect.ActConflict: // r is nil when the other call is another principal's
-		i.note(o, effect.EventRefused, r, v.Reason)
+		i.noteRefused(o, r, &v)
 		return refused(outcomeConflict, v.Reason, o.identity, r).block(codeInternal)
 	case effect.ActRequest, effect.ActAsk:
 		return i.ask(ctx, o, begun)
 	case effect.ActLimit:
-		i.note(o, effect.EventRefused, r, v.Reason)
+		i.noteRefused(o, r, &v)
 		return overLimit(v.Reason, o.identity, r).block(codeInternal)
 	default:
-		i.note(o, effect.EventRefused, r, v.Reason)
+		i.noteRefused(o, r, &v)
 		return i.deny(ctx, o, begun).block(codeInternal)
 	}
 }
@@ -282,6 +282,15 @@ func (i *Interceptors) contractOf(ctx context.Context, policy *effect.Policy, ca
 }
 
 func (i *Interceptors) note(o *open, kind string, r *effect.Record, reason string) {
+	i.log.Note(i.eventOn(o, kind, r, reason))
+}
+
+// noteRefused notes that a call was stopped by what the log decided.
+func (i *Interceptors) noteRefused(o *open, r *effect.Record, v *effect.Verdict) {
+	i.refused.add(i.eventOn(o, effect.EventRefused, r, v.Reason), string(v.Action))
+}
+
+func (i *Interceptors) eventOn(o *open, kind string, r *effect.Record, reason string) effect.Event {
 	ev := o.event(kind)
 	if ev.Effect = ""; r != nil {
 		ev.Effect = r.ID
@@ -290,7 +299,7 @@ func (i *Interceptors) note(o *open, kind string, r *effect.Record, reason strin
 		ev.Detail = detail(map[string]string{"reason": i.opts.Vault.Text(reason)})
 	}
 	ev.At = i.opts.Now()
-	i.log.Note(ev)
+	return ev
 }
 
 // noteDetail notes an event of o's own effect.

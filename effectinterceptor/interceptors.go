@@ -66,6 +66,7 @@ type Interceptors struct {
 
 	lastConfig atomic.Pointer[readConfig]
 	policy     atomic.Pointer[effect.Policy]
+	refused    refusals
 	followed   sync.Map // id: effects whose task this process follows
 	asked      sync.Map // scope: the tenants and servers that calls were put to people of
 }
@@ -104,6 +105,7 @@ func New(log *store.Log, opts *Options) *Interceptors {
 		catalog: newCatalog(log, o.Now),
 		schemas: schemaCache{logger: o.Logger},
 	}
+	i.refused.note = log.Note
 	i.policy.Store(o.Policy)
 	return i
 }

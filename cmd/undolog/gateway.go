@@ -116,6 +116,7 @@ func runGateway(cmd *cobra.Command, args []string, f *gatewayFlags) (err error) 
 		Policy: policy, Trust: func(string) bool { return policy == nil }, Delivery: true,
 		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: logger, Vault: k.vault, ApprovalURL: f.approvalURL, ProbeServers: probes.asides(),
 	})
+	defer ei.Close()
 	f.watchPolicy(cmd.Context(), k, ei)
 	opts, err := f.options(args, logger)
 	if err != nil {

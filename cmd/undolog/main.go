@@ -109,7 +109,7 @@ Put "undolog gateway --" in front of the MCP server that you already use, and ch
 	completeWords(root, "log-level", "debug", "info", "warn", "error")
 	root.AddCommand(
 		gatewayCommand(), serveCommand(), uiCommand(),
-		logCommand(), showCommand(), pendingCommand(), resolveCommand(), againCommand(),
+		logCommand(), showCommand(), eventsCommand(), pendingCommand(), resolveCommand(), againCommand(),
 		approvalsCommand(), editCommand(), grantCommand(), reportCommand(), reapCommand(),
 		policyCommand(), chainCommand(), migrateCommand(), conformanceCommand(), versionCommand(), dbTopic(), exitCodesTopic(),
 	)

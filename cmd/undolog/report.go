@@ -151,7 +151,7 @@ func (r *report) addEvent(ev *effect.Event) {
 	case effect.EventReplayed:
 		row.Answered++
 	case effect.EventRefused:
-		row.Stopped++
+		row.Stopped += refusals(ev)
 	case effect.EventShadow:
 		var would struct {
 			Action string `json:"action"`
@@ -164,6 +164,17 @@ func (r *report) addEvent(ev *effect.Event) {
 		}
 		row.Would[would.Action]++
 	}
+}
+
+// refusals is how many calls an event stands for that tells of refused ones.
+func refusals(ev *effect.Event) int {
+	var detail struct {
+		More int `json:"more"`
+	}
+	if len(ev.Detail) == 0 || json.Unmarshal(ev.Detail, &detail) != nil {
+		return 1
+	}
+	return max(1, detail.More)
 }
 
 func (r *report) rows() []*reportRow {

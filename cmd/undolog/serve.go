@@ -71,6 +71,7 @@ func runServe(cmd *cobra.Command, f *serveFlags) (err error) {
 		Policy: k.policy, Trust: func(string) bool { return k.policy == nil && f.trust },
 		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: k.logger, Vault: k.vault, ApprovalURL: f.approvalURL, ProbeServers: probes.asides(),
 	})
+	defer ei.Close()
 	f.watchPolicy(cmd.Context(), k, ei)
 	p := &prober{ei: ei, others: probes}
 	defer p.close()

@@ -1,0 +1,80 @@
+package effectinterceptor_test
+
+import (
+	"encoding/json"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/effectinterceptor"
+)
+
+// more is how many calls an event stands for beside its own.
+func more(t *testing.T, ev effect.Event) int {
+	t.Helper()
+	var detail struct {
+		More int `json:"more"`
+	}
+	if len(ev.Detail) > 0 {
+		if err := json.Unmarshal(ev.Detail, &detail); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return detail.More
+}
+
+func TestRefusals_AFloodIsTwoEventsAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var noted []effect.Event
+		add, end := effectinterceptor.Refusals(func(ev effect.Event) { noted = append(noted, ev) })
+		for range 5000 { // in 50 seconds
+			add(effect.Event{Kind: effect.EventRefused, Tool: "pay", Detail: json.RawMessage(`{"reason":"no"}`)}, "limit")
+			time.Sleep(10 * time.Millisecond)
+		}
+		add(effect.Event{Kind: effect.EventRefused, Tool: "wire"}, "limit")
+		add(effect.Event{Kind: effect.EventRefused, Tool: "pay"}, "denied")
+		if len(noted) != 3 || more(t, noted[0]) != 0 {
+			t.Fatalf("noted at once: %+v, want the first of each kind", noted)
+		}
+		time.Sleep(11 * time.Second)
+		synctest.Wait()
+		if len(noted) != 4 || more(t, noted[3]) != 4999 || noted[3].Tool != "pay" {
+			t.Fatalf("noted when the minute is over: %+v, want the number of the others", noted[3:])
+		}
+		add(effect.Event{Kind: effect.EventRefused, Tool: "pay"}, "limit")
+		if len(noted) != 5 {
+			t.Errorf("the first of the next minute is not noted at once")
+		}
+		end()
+	})
+}
+
+// Names that callers choose do not make more events.
+func TestRefusals_OfManyNamesAreCountedTogether(t *testing.T) {
+	var noted []effect.Event
+	add, end := effectinterceptor.Refusals(func(ev effect.Event) { noted = append(noted, ev) })
+	for n := range 5000 {
+		add(effect.Event{Kind: effect.EventRefused, Tool: strconv.Itoa(n)}, "denied")
+	}
+	end()
+	sum := 0
+	for _, ev := range noted {
+		sum += max(1, more(t, ev))
+	}
+	if len(noted) > 1002 || sum != 5000 {
+		t.Errorf("%d events for %d calls, want at most 1002 for 5000", len(noted), sum)
+	}
+}
+
+func TestClose_NotesHowManyCallsWereStopped(t *testing.T) {
+	w := newWorld(t, policy("version: 1\ntools:\n  - {tool: pay, tier: irreversible, deny: not today}\n"))
+	for n := range 50 {
+		w.alice().with(exchange(strconv.Itoa(n))).mustBlock(pay)
+	}
+	w.ei.Close()
+	if ev := w.wantEvent(effect.EventRefused, 2); len(ev) == 2 && (more(t, ev[1]) != 49 || ev[1].Tool != "pay") {
+		t.Errorf("the second event is %+v with %s, want 49 more", ev[1], ev[1].Detail)
+	}
+}
