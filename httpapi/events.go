@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/undolog/undolog/effect"
@@ -50,6 +51,37 @@ type waitingJSON struct {
 	Effects []*standingJSON `json:"effects"`
 }
 
+// streams counts those that are open.
+type streams struct {
+	mu  sync.Mutex
+	of  map[string]int // by tenant
+	all int
+}
+
+// enter reports whether a tenant may open one more, and counts it.
+func (s *streams) enter(tenant string, most, mostOfAll int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of[tenant] >= most || s.all >= mostOfAll {
+		return false
+	}
+	if s.of == nil {
+		s.of = map[string]int{}
+	}
+	s.of[tenant]++
+	s.all++
+	return true
+}
+
+func (s *streams) leave(tenant string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all--
+	if s.of[tenant]--; s.of[tenant] == 0 {
+		delete(s.of, tenant)
+	}
+}
+
 // slack is how much later than it became true a change may be seen: clocks differ, and writes take their time.
 const slack = 10 * time.Second
 
@@ -67,11 +99,10 @@ func (h *Handler) streamEvents(w http.ResponseWriter, r *http.Request, who *call
 	if err != nil {
 		return err
 	}
-	if h.streams.Add(1) > int64(h.opts.MaxStreams) {
-		h.streams.Add(-1)
+	if !h.streams.enter(who.tenant, h.opts.MaxStreams, h.opts.MaxAllStreams) {
 		return &problem{Status: http.StatusServiceUnavailable, Outcome: "unavailable", Message: "too many streams are open"}
 	}
-	defer h.streams.Add(-1)
+	defer h.streams.leave(who.tenant)
 	s := &stream{h: h, w: w, who: who, watch: h.log.Watch(who.tenant), upTo: since}
 	first, err := s.watch.Look(r.Context())
 	if err != nil {

@@ -198,6 +198,16 @@ func TestEvents(t *testing.T) {
 	})
 }
 
+// One tenant's listeners take nobody else's places, but all together are bounded.
+func TestEvents_AreBoundedByTenant(t *testing.T) {
+	w := newWorld(t, func(o *httpapi.Options) { o.MaxStreams, o.MaxAllStreams = 2, 3 })
+	w.stream(alice, "")
+	w.stream(bob, "")
+	w.refused(w.do(alice, "GET", "/v1/events", ""), http.StatusServiceUnavailable)
+	w.stream(carol, "").next("pending")
+	w.refused(w.do(carol, "GET", "/v1/events", ""), http.StatusServiceUnavailable)
+}
+
 func TestPending_showsNoHandle(t *testing.T) {
 	w := newWorld(t)
 	r := w.asked(`{"n":1}`)

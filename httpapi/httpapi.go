@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/undolog/undolog/effect"
@@ -37,8 +36,10 @@ type Options struct {
 	LookEvery time.Duration
 	// Heartbeat is the time between signs of life on a stream. Defaults to 15 s.
 	Heartbeat time.Duration
-	// MaxStreams bounds the streams that are open at once. Defaults to 100.
+	// MaxStreams bounds the streams that are open at once for one tenant. Defaults to 100.
 	MaxStreams int
+	// MaxAllStreams bounds those of all tenants. Defaults to 1000, or to MaxStreams where that is more.
+	MaxAllStreams int
 	// ReadTimeout is how long a request's body may take to come. Defaults to 30 s.
 	ReadTimeout time.Duration
 	// MaxBody bounds one request's body. Defaults to 4 MiB.
@@ -54,7 +55,7 @@ type Handler struct {
 	approvers map[[32]byte]*Approver // by key
 	sessions  map[string]*Approver   // by what a session's cookie names its approver by
 	codes     codes
-	streams   atomic.Int64
+	streams   streams
 	mux       *http.ServeMux
 	guarded   http.Handler
 }
@@ -95,6 +96,9 @@ func (o *Options) resolved() Options {
 	}
 	if r.MaxStreams <= 0 {
 		r.MaxStreams = 100
+	}
+	if r.MaxAllStreams <= 0 {
+		r.MaxAllStreams = max(1000, r.MaxStreams)
 	}
 	if r.ReadTimeout <= 0 {
 		r.ReadTimeout = 30 * time.Second

@@ -21,6 +21,7 @@ func (h *Handler) routePage(mux *http.ServeMux) {
 	mux.HandleFunc("GET /{$}", document)
 	mux.HandleFunc("GET /approvals/{id}", document)
 	mux.HandleFunc("GET /effects/{id}", document)
+	mux.HandleFunc("GET /grants", document)
 	mux.HandleFunc("GET /{id}", shortLink)
 	mux.Handle("GET /page/", http.StripPrefix("/page/", http.FileServerFS(files)))
 }

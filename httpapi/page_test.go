@@ -6,6 +6,7 @@ import (
 
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/httpapi"
+	"github.com/undolog/undolog/store"
 )
 
 func TestPage(t *testing.T) {
@@ -18,6 +19,7 @@ func TestPage(t *testing.T) {
 		"says who was first on a page that is out of date":  clickOnWhatIsDecided,
 		"stays open over a restart of the program":          staysOpenOverARestart,
 		"settles a lost outcome":                            settlesALostOutcome,
+		"lists standing grants, and revokes one":            listsAndRevokesGrants,
 		"shows text as text":                                showsTextAsText,
 		"lets nobody in without a token":                    letsNobodyIn,
 	} {
@@ -159,6 +161,47 @@ func settlesALostOutcome(t *testing.T, browser context.Context) {
 	p.says("#state", "committed")
 	if got := w.effect(r.ID); got.State != effect.StateCommitted || got.By != "user:alice" {
 		t.Errorf("the effect is %s by %s", got.State, got.By)
+	}
+}
+
+func listsAndRevokesGrants(t *testing.T, browser context.Context) {
+	w := newWorld(t)
+	const evil = `<img src=x onerror="window.taken=1">`
+	give := func(g effect.Grant) *effect.Grant {
+		g.Server, g.Tool, g.By, g.Reason = "bank", "pay", "user:bob", "support shift "+evil
+		made, err := w.log.Grant(t.Context(), g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made
+	}
+	some := give(effect.Grant{Tenant: effect.DefaultTenant, Kind: effect.GrantWhere, Where: "args.amount <= 20", Principal: "agent:ada"})
+	all := give(effect.Grant{Tenant: effect.DefaultTenant, Kind: effect.GrantTool})
+	other := give(effect.Grant{Tenant: "other", Kind: effect.GrantTool})
+	p := openWindow(t, browser)
+	p.logIn(w.server.URL, alice, "/")
+	p.click("#grants")
+	p.says(`li[data-id="`+some.ID+`"]`, "where args.amount <= 20")
+	if text := p.text("#standing"); !hasAll(text, "pay on bank for agent:ada", "every call", "any caller", "given by user:bob", "support shift <img") {
+		t.Errorf("the list says %q", text)
+	}
+	if p.is(`window.taken === 1 || document.querySelector('[data-id="` + other.ID + `"]')`) {
+		t.Error("a reason became part of the page, or another tenant's grant is listed")
+	}
+	p.click(`li[data-id="` + some.ID + `"] button`)
+	p.says("#missing", "Say why it ends.")
+	p.write("#reason", "the shift is over")
+	p.click(`li[data-id="` + some.ID + `"] button`)
+	p.says("#said", "Recorded.")
+	p.until("the grant to be gone", `document.querySelector('[data-id="`+all.ID+`"]') && !document.querySelector('[data-id="`+some.ID+`"]')`)
+	grants, err := w.log.Grants(t.Context(), &store.GrantFilter{Tenant: effect.DefaultTenant, Limit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range grants {
+		if revoked := g.RevokedBy == "user:alice"; revoked != (g.ID == some.ID) {
+			t.Errorf("grant %s is revoked by %q", g.ID, g.RevokedBy)
+		}
 	}
 }
 

@@ -2,12 +2,14 @@ import { approval } from "./approval.js";
 import { ask, listen } from "./api.js";
 import { el } from "./dom.js";
 import { effect } from "./effect.js";
+import { grants } from "./grants.js";
 import { codeOf, enter, form } from "./login.js";
 import { overview } from "./overview.js";
 
 const main = document.getElementById("main");
 const live = document.getElementById("live");
 const user = document.getElementById("user");
+const standing = document.getElementById("grants");
 const leave = document.getElementById("leave");
 
 let stop;    // ends the stream of changes
@@ -23,6 +25,7 @@ async function draw() {
   try {
     if (kind === "approvals") parts = await approval(id, act);
     else if (kind === "effects") parts = await effect(id, act);
+    else if (kind === "grants") parts = await grants(act);
     else parts = await overview();
   } catch (e) {
     if (e.status === 401) return login(e.message);
@@ -105,7 +108,7 @@ function login(why) {
   stop = undefined;
   said = digest = version = undefined;
   live.textContent = user.textContent = "";
-  leave.hidden = true;
+  leave.hidden = standing.hidden = true;
   main.replaceChildren(...form(() => begin(), why));
 }
 
@@ -119,7 +122,7 @@ async function begin(why = "") {
   } catch (e) {
     return login(e.status === 401 ? why : e.message);
   }
-  leave.hidden = false;
+  leave.hidden = standing.hidden = false;
   await draw();
   stop?.();
   stop = listen({
