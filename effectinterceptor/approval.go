@@ -284,12 +284,13 @@ func (i *Interceptors) Decide(ctx context.Context, d HostDecision) error {
 	case r == nil || h.shown != tagOf(r.Approval.Complete):
 		return errNoRequest
 	}
+	reason := strings.TrimSpace(i.opts.Vault.Text(d.Reason)) // that user may repeat what the call keeps secret
 	decision := effect.Decision{
-		Kind: effect.DecideApprove, By: "user:" + strings.TrimPrefix(strings.TrimPrefix(d.Principal, "agent:"), "user:"), Reason: d.Reason,
+		Kind: effect.DecideApprove, By: "user:" + strings.TrimPrefix(strings.TrimPrefix(d.Principal, "agent:"), "user:"), Reason: reason,
 		Via: effect.ViaElicitation, Request: r.Approval.ID, Complete: r.Approval.Complete,
 	}
 	if !d.Approve {
-		decision.Kind, decision.Reason = effect.DecideDeny, firstOf(strings.TrimSpace(d.Reason), "the user of the agent's host said no and gave no reason")
+		decision.Kind, decision.Reason = effect.DecideDeny, firstOf(reason, "the user of the agent's host said no and gave no reason")
 	}
 	_, err = i.log.Decide(ctx, &store.DecideParams{Tenant: tenant, ID: r.ID, Decision: decision})
 	if _, late := errors.AsType[*effect.DecidedError](err); late {

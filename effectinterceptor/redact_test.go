@@ -245,3 +245,16 @@ func TestVault_LogsAreWithoutSecrets(t *testing.T) {
 		t.Errorf("other attributes are gone: %s", out.String())
 	}
 }
+
+// The reason that the user of the agent's host types is kept and told without what the call keeps secret.
+func TestRedact_TheHostsUsersReason(t *testing.T) {
+	w := newWorld(t, policy(strings.Replace(redacting, "approve: never", "approve: always\n    elicitation: true", 1)))
+	h := handleOf(t, w.alice().with(principal("agent:alice")).mustBlock(login))
+	err := w.ei.Decide(t.Context(), effectinterceptor.HostDecision{Principal: "agent:alice", Handle: h, Reason: "why does it send " + canary + "?"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := w.only(); got.State != effect.StateDenied || !strings.HasPrefix(got.Reason, "why does it send ") || strings.Contains(got.Reason, canary) {
+		t.Errorf("the effect is %s, by the reason %q", got.State, got.Reason)
+	}
+}
