@@ -2,7 +2,9 @@ package effectinterceptor_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,26 +27,44 @@ func more(t *testing.T, ev effect.Event) int {
 	return detail.More
 }
 
+// notebook takes events, also those that a timer tells.
+type notebook struct {
+	mu     sync.Mutex
+	events []effect.Event
+}
+
+func (b *notebook) note(ev effect.Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.events = append(b.events, ev)
+}
+
+func (b *notebook) all() []effect.Event {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.events)
+}
+
 func TestRefusals_AFloodIsTwoEventsAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var noted []effect.Event
-		add, end := effectinterceptor.Refusals(func(ev effect.Event) { noted = append(noted, ev) })
+		var book notebook
+		add, end := effectinterceptor.Refusals(book.note)
 		for range 5000 { // in 50 seconds
 			add(effect.Event{Kind: effect.EventRefused, Tool: "pay", Detail: json.RawMessage(`{"reason":"no"}`)}, "limit")
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // of the bubble's clock
 		}
 		add(effect.Event{Kind: effect.EventRefused, Tool: "wire"}, "limit")
 		add(effect.Event{Kind: effect.EventRefused, Tool: "pay"}, "denied")
-		if len(noted) != 3 || more(t, noted[0]) != 0 {
+		if noted := book.all(); len(noted) != 3 || more(t, noted[0]) != 0 {
 			t.Fatalf("noted at once: %+v, want the first of each kind", noted)
 		}
 		time.Sleep(11 * time.Second)
 		synctest.Wait()
-		if len(noted) != 4 || more(t, noted[3]) != 4999 || noted[3].Tool != "pay" {
-			t.Fatalf("noted when the minute is over: %+v, want the number of the others", noted[3:])
+		if noted := book.all(); len(noted) != 4 || more(t, noted[3]) != 4999 || noted[3].Tool != "pay" {
+			t.Fatalf("noted when the minute is over: %+v, want the number of the others", noted[min(3, len(noted)):])
 		}
 		add(effect.Event{Kind: effect.EventRefused, Tool: "pay"}, "limit")
-		if len(noted) != 5 {
+		if len(book.all()) != 5 {
 			t.Errorf("the first of the next minute is not noted at once")
 		}
 		end()
@@ -53,13 +73,13 @@ func TestRefusals_AFloodIsTwoEventsAMinute(t *testing.T) {
 
 // Names that callers choose do not make more events.
 func TestRefusals_OfManyNamesAreCountedTogether(t *testing.T) {
-	var noted []effect.Event
-	add, end := effectinterceptor.Refusals(func(ev effect.Event) { noted = append(noted, ev) })
+	var book notebook
+	add, end := effectinterceptor.Refusals(book.note)
 	for n := range 5000 {
 		add(effect.Event{Kind: effect.EventRefused, Tool: strconv.Itoa(n)}, "denied")
 	}
 	end()
-	sum := 0
+	noted, sum := book.all(), 0
 	for _, ev := range noted {
 		sum += max(1, more(t, ev))
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -69,8 +70,12 @@ func runEvents(cmd *cobra.Command, f *eventsFlags) error {
 		if err != nil {
 			return err
 		}
-		if f.json {
+		switch {
+		case f.json:
 			return printEventsJSON(cmd.OutOrStdout(), list)
+		case len(list) == 0:
+			fmt.Fprintln(cmd.OutOrStdout(), "there is no such event")
+			return nil
 		}
 		return printEvents(cmd.OutOrStdout(), list)
 	})
