@@ -14,6 +14,9 @@ import (
 // minToken is the length below which a token can be guessed.
 const minToken = 16
 
+// maxName is the length in bytes up to which the log takes the names of tenants and principals.
+const maxName = 1024
+
 // Key is the SHA-256 of a token. It is what is kept, so that neither a comparison's time nor a memory dump
 // gives a token away.
 type Key [sha256.Size]byte
@@ -71,6 +74,10 @@ func hashed(entries []entry) (map[Key]Holder, error) {
 			return nil, fmt.Errorf("entry %d: token is shorter than %d characters", i+1, minToken)
 		case e.Principal == "":
 			return nil, fmt.Errorf("entry %d: principal is missing", i+1)
+		case len(e.Tenant) > maxName:
+			return nil, fmt.Errorf("entry %d: tenant is longer than %d bytes", i+1, maxName)
+		case len(e.Principal) > maxName:
+			return nil, fmt.Errorf("entry %d: principal is longer than %d bytes", i+1, maxName)
 		}
 		key := KeyOf(e.Token)
 		if _, taken := holders[key]; taken {

@@ -42,3 +42,20 @@ func TestRead(t *testing.T) {
 		}
 	})
 }
+
+func TestRead_namesOfAnyLengthAreNotTaken(t *testing.T) {
+	entry := func(tenant, principal int) string {
+		return "- {token: 0123456789abcdef, tenant: " + strings.Repeat("t", tenant) + ", principal: " + strings.Repeat("p", principal) + "}\n"
+	}
+	if _, err := tokenfile.Read(write(t, entry(1024, 1024))); err != nil {
+		t.Errorf("names of 1024 bytes: %v", err)
+	}
+	for text, want := range map[string]string{
+		entry(1025, 1): "entry 1: tenant is longer than 1024 bytes",
+		entry(1, 1025): "entry 1: principal is longer than 1024 bytes",
+	} {
+		if _, err := tokenfile.Read(write(t, text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
