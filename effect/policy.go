@@ -10,6 +10,10 @@ type Policy struct {
 	// Digest is of the canonical form of the file: comments and spelling do not count.
 	Digest string
 
+	// Retention is how long the log keeps the arguments and answers of what is settled. Zero: for ever, as in
+	// shadow.
+	Retention time.Duration
+
 	name    string
 	servers []serverRule
 	tools   []toolRule

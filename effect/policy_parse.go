@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"strconv"
+	"time"
 
+	"github.com/undolog/undolog/internal/timespan"
 	"github.com/undolog/undolog/internal/yamlfile"
 )
 
@@ -25,11 +27,29 @@ func ParsePolicy(name string, data []byte) (*Policy, error) {
 	if err := checkRules(f, p.Tools); err != nil {
 		return nil, err
 	}
+	retention, err := readRetention(f, p.Retention)
+	if err != nil {
+		return nil, err
+	}
 	sum, err := DigestOf(f.JSON)
 	if err != nil {
 		return nil, f.Errorf(yamlfile.Place{}, "%v", err)
 	}
-	return &Policy{Digest: sum.String(), name: filepath.Base(name), servers: p.Servers, tools: p.Tools}, nil
+	return &Policy{Digest: sum.String(), Retention: retention, name: filepath.Base(name), servers: p.Servers, tools: p.Tools}, nil
+}
+
+func readRetention(f *yamlfile.File, text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := timespan.Parse(text)
+	if err != nil {
+		return 0, f.Errorf(f.Key("retention"), "retention: %v", err)
+	}
+	if d <= 0 {
+		return 0, f.Errorf(f.Key("retention"), "retention must be longer than nothing")
+	}
+	return d, nil
 }
 
 // checkRules completes the rules with what the schema cannot read and returns what contradicts itself.

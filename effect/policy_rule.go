@@ -10,9 +10,10 @@ import (
 
 // policyFile is a policy file as JSON: the schema has been checked when it is read.
 type policyFile struct {
-	Version int          `json:"version"`
-	Servers []serverRule `json:"servers"`
-	Tools   []toolRule   `json:"tools"`
+	Version   int          `json:"version"`
+	Retention string       `json:"retention"`
+	Servers   []serverRule `json:"servers"`
+	Tools     []toolRule   `json:"tools"`
 }
 
 type serverRule struct {

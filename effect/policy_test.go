@@ -267,7 +267,7 @@ func TestParsePolicy_SaysWhereAndWhatToDo(t *testing.T) {
 		{"a misspelt field", "version: 1\ntools:\n  - tool: a\n    onToolError: failed\n", []string{`p.yaml:4:5: unknown field "onToolError": did you mean "on_tool_error"?`}},
 		{"a misspelt section", "version: 1\ntool:\n  - tool: a\n", []string{`p.yaml:2:1: unknown field "tool": did you mean "tools"?`}},
 		{"a misspelt server field", "version: 1\nservers:\n  - {server: a, trust: true, tust: 1}\n", []string{`p.yaml:3:30: unknown field "tust": did you mean "trust"?`}},
-		{"a field that is nothing like one", "version: 1\nwibble: 1\n", []string{`p.yaml:2:1: unknown field "wibble": known here are servers, tools, version`}},
+		{"a field that is nothing like one", "version: 1\nwibble: 1\n", []string{`p.yaml:2:1: unknown field "wibble": known here are retention, servers, tools, version`}},
 		{"a short field that is nothing like one", "version: 1\ntools:\n  - tool: a\n    foo: 1\n", []string{
 			`p.yaml:4:5: unknown field "foo": known here are annotate, approve, approvers, decide_within, definition, deny, elicitation, identity, inject, key, lease, limits, lookalike, on_cancel, on_tool_error, probe, quorum, redact, redact_result, repeat, schemas, server, share, tier, timeout, tool, use_within, volatile, when, window`,
 		}},
@@ -438,4 +438,25 @@ func FuzzParsePolicy(f *testing.F) {
 			t.Fatalf("contract %+v is not resolved (%v)", c, err)
 		}
 	})
+}
+
+func TestParsePolicy_Retention(t *testing.T) {
+	for text, want := range map[string]time.Duration{"": 0, "retention: 30d": 30 * 24 * time.Hour, "retention: 1w12h": 180 * time.Hour} {
+		p, err := effect.ParsePolicy("p.yaml", []byte("version: 1\n"+text))
+		if err != nil || p.Retention != want {
+			t.Errorf("%s: %v, want %s", text, err, want)
+			continue
+		}
+		if p.InShadow().Retention != 0 {
+			t.Errorf("%s: something is taken away in shadow", text)
+		}
+	}
+	for text, want := range map[string]string{
+		"retention: 0s":   "p.yaml:2:1: retention must be longer than nothing",
+		"retention: soon": `p.yaml:2:12: retention is "soon"`,
+	} {
+		if _, err := effect.ParsePolicy("p.yaml", []byte("version: 1\n"+text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
 }

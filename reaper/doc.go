@@ -1,6 +1,6 @@
 // Package reaper brings to an end what nobody else does: requests for approval whose clock is over, claims
 // whose owner has died or whose answer did not come in time, and effects in doubt whose tool can be asked by a
-// probe.
+// probe. It also takes away the payloads that were kept for as long as they are to be.
 //
 //	r := reaper.New(log, &reaper.Options{Every: 30 * time.Second, Probe: probe})
 //	r.Run(ctx) // until ctx ends

@@ -23,6 +23,9 @@ type Options struct {
 	// ProbeEvery is how soon an effect that a probe could say nothing of is asked about again; it doubles
 	// with every try, up to an hour. Defaults to Every.
 	ProbeEvery time.Duration
+	// Retention is how long arguments and answers are kept once their effect is settled, of every tenant; it is
+	// asked again in each round. Zero, or nil, stands for ever.
+	Retention func() time.Duration
 	// Logger gets what was done. Defaults to silence.
 	Logger *slog.Logger
 }
@@ -35,6 +38,7 @@ type Reaper struct {
 	log   *store.Log
 	opts  Options
 	tries map[string]try // of probes, by effect
+	prune time.Time      // when the log is pruned next
 }
 
 // try is when an effect is probed next, and how long is waited after that.
@@ -51,6 +55,7 @@ type Done struct {
 	InDoubt  int `json:"inDoubt"`  // claims whose outcome was lost
 	Settled  int `json:"settled"`  // effects in doubt that a probe could tell the end of
 	Unknown  int `json:"unknown"`  // and those of which it could not
+	Pruned   int `json:"pruned"`   // effects whose payloads were kept for long enough
 }
 
 // New returns a reaper of a log.
@@ -90,7 +95,8 @@ func (r *Reaper) Run(ctx context.Context) {
 		}
 		if done != (Done{}) {
 			r.opts.Logger.InfoContext(ctx, "log looked through", slog.Int("expired", done.Expired), slog.Int("void", done.Void),
-				slog.Int("reminded", done.Reminded), slog.Int("in_doubt", done.InDoubt), slog.Int("settled", done.Settled), slog.Int("unknown", done.Unknown))
+				slog.Int("reminded", done.Reminded), slog.Int("in_doubt", done.InDoubt), slog.Int("settled", done.Settled), slog.Int("unknown", done.Unknown),
+				slog.Int("pruned", done.Pruned))
 		}
 	}
 }
@@ -109,8 +115,32 @@ func (r *Reaper) Round(ctx context.Context) (Done, error) {
 			failed = append(failed, fmt.Errorf("reap tenant %s: %w", tenant, err))
 		}
 	}
+	if err := r.retain(ctx, &done); err != nil {
+		failed = append(failed, err)
+	}
 	r.forget()
 	return done, errors.Join(failed...)
+}
+
+// maxPrunePause bounds how rarely the log is pruned. The whole of it is looked through, so that it is not done in
+// every round.
+const maxPrunePause = 24 * time.Hour
+
+// retain prunes what was kept for long enough, ten times in the time that it is kept, or once a day.
+func (r *Reaper) retain(ctx context.Context, done *Done) error {
+	if r.opts.Retention == nil {
+		return nil
+	}
+	keep, now := r.opts.Retention(), r.log.Now()
+	if keep <= 0 || now.Before(r.prune) {
+		return nil
+	}
+	pruned, err := r.log.Prune(ctx, &store.Pruning{Before: now.Add(-keep)})
+	done.Pruned = int(pruned.Effects)
+	if err == nil {
+		r.prune = now.Add(min(keep/10, maxPrunePause))
+	}
+	return err
 }
 
 // forget drops the tries of effects that others have settled: those that are in doubt still are tried in time.

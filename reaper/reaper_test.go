@@ -205,3 +205,28 @@ func TestRound_probesWhatIsInDoubt(t *testing.T) {
 	w.clock.pass(time.Hour)
 	w.round(r, reaper.Done{})
 }
+
+// What is kept is counted from the settling, and what is open is kept.
+func TestRound_prunesWhatWasKeptForLongEnough(t *testing.T) {
+	w := newWorld(t)
+	settled, open := w.begin(w.log, "acme", "1", false), w.begin(w.log, "other", "2", true)
+	answer := effect.Outcome{Kind: effect.OutcomeAnswered, Answer: effect.Answer{Kind: effect.AnswerResult, Body: json.RawMessage(`{"paid":true}`)}}
+	if _, err := w.log.Settle(t.Context(), *settled.Claim, effect.DefaultContract(nil, false), answer); err != nil {
+		t.Fatal(err)
+	}
+	keep := time.Duration(0)
+	r := reaper.New(w.log, &reaper.Options{Retention: func() time.Duration { return keep }})
+	w.clock.pass(5 * time.Hour)
+	w.round(r, reaper.Done{})
+	keep = 6 * time.Hour
+	w.round(r, reaper.Done{})
+	w.clock.pass(time.Hour + time.Minute)
+	w.round(r, reaper.Done{Pruned: 1})
+	for id, want := range map[string]string{settled.Record.ID: "", open.Record.ID: `{"amount":2}`} {
+		tenant := map[bool]string{true: "acme", false: "other"}[id == settled.Record.ID]
+		shown, err := w.log.Show(t.Context(), tenant, id)
+		if err != nil || string(shown.Record.Arguments) != want {
+			t.Errorf("arguments of %s are %s (%v), want %s", id, shown.Record.Arguments, err, want)
+		}
+	}
+}

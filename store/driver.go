@@ -53,9 +53,10 @@ type Driver interface {
 	// Tools returns the last known definition of each tool of a server.
 	Tools(ctx context.Context, tenant, server string) ([]Tool, error)
 
-	// Prune takes away the arguments and answers, and nothing else, of effects that were settled before that
-	// time; it returns how many lost something. It may be many transactions.
-	Prune(ctx context.Context, before time.Time) (int64, error)
+	// Prune takes away the arguments and answers, and nothing else, of effects that were settled before a
+	// time; it returns how many lost something, also when it could not go on. It may be many transactions, after
+	// each of which it tells p.Progress.
+	Prune(ctx context.Context, p *Pruning) (Pruned, error)
 
 	// Tenants lists the tenants that have effects, in order.
 	Tenants(ctx context.Context) ([]string, error)
@@ -136,8 +137,12 @@ type Filter struct {
 	// Ordered leaves out the newest effects for as long as a write that is under way may still come before
 	// them: what it selects is always preceded by the same effects.
 	Ordered bool
-	Limit   int // defaults to 100
+	Brief   bool // of arguments only the first BriefBytes, which may be no JSON then, of answers and edits nothing
+	Limit   int  // defaults to 100
 }
+
+// BriefBytes is how much of its arguments a brief record has at the most.
+const BriefBytes = 256
 
 // GrantFilter selects standing grants. Zero fields select all.
 type GrantFilter struct {

@@ -9,16 +9,42 @@ import (
 	"github.com/undolog/undolog/effect"
 )
 
+// Pruning says whose payloads are to be taken away. Zero fields select all.
+type Pruning struct {
+	Before   time.Time    // what was settled before then; required
+	Tenant   string       // of this tenant's
+	Server   string       // of calls of this server's tools
+	Dry      bool         // only count them
+	Progress func(Pruned) // is told of all that was done so far, now and then; defaults to nobody
+}
+
+// Pruned is what pruning has come to.
+type Pruned struct {
+	Looked  int64 `json:"looked"`  // effects that were looked at
+	Effects int64 `json:"effects"` // effects that lost something
+	Bytes   int64 `json:"bytes"`   // of arguments and answers that are gone
+}
+
+// Add counts one more stretch of the log and tells of it.
+func (p *Pruning) Add(sum *Pruned, step Pruned) {
+	sum.Looked, sum.Effects, sum.Bytes = sum.Looked+step.Looked, sum.Effects+step.Effects, sum.Bytes+step.Bytes
+	if p.Progress != nil {
+		p.Progress(*sum)
+	}
+}
+
 // Prune takes away the arguments and answers of effects that were settled before a time, everything else
 // stays: an equal call still matches, is still not run again where it was not, and is told that the
-// recorded answer is gone. It returns how many effects lost something, and can be called at any time, by
-// any number of processes.
-func (l *Log) Prune(ctx context.Context, before time.Time) (int64, error) {
-	n, err := l.driver.Prune(ctx, l.logTime(before))
+// recorded answer is gone. It can be called at any time, by any number of processes; one that was interrupted
+// has pruned what it says, and is simply begun again.
+func (l *Log) Prune(ctx context.Context, p *Pruning) (Pruned, error) {
+	resolved := *p
+	resolved.Before = l.logTime(p.Before)
+	pruned, err := l.driver.Prune(ctx, &resolved)
 	if err != nil {
-		return n, fmt.Errorf("prune effects settled before %s: %w", before.Format(time.RFC3339), err)
+		return pruned, fmt.Errorf("prune effects settled before %s: %w", p.Before.Format(time.RFC3339), err)
 	}
-	return n, nil
+	return pruned, nil
 }
 
 // codePruned is the code of an error whose recorded object is gone; JSON-RPC 2.0 leaves it to servers.

@@ -124,7 +124,7 @@ func runGateway(cmd *cobra.Command, args []string, f *gatewayFlags) (err error) 
 	}
 	p := f.prober(ei, probes, opts)
 	defer p.close()
-	defer f.reap(cmd.Context(), k, reaper.Options{Probe: p.probe})()
+	defer f.reap(cmd.Context(), k, reaper.Options{Probe: p.probe, Retention: k.retention})()
 	var others []*hosts.Host
 	if opts.Chain, others, err = newGatewayChain(cmd, ei, f.chain, logger); err != nil {
 		return err

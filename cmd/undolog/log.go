@@ -111,6 +111,7 @@ func (f *logFlags) filter(tenant string, now time.Time) (*store.Filter, error) {
 		}
 		filter.States = append(filter.States, state)
 	}
+	filter.Brief = !f.json
 	var err error
 	if filter.Since, err = parseSince(f.since, now); err != nil {
 		return nil, err

@@ -110,7 +110,7 @@ Put "undolog gateway --" in front of the MCP server that you already use, and ch
 	root.AddCommand(
 		gatewayCommand(), serveCommand(), uiCommand(),
 		logCommand(), showCommand(), eventsCommand(), pendingCommand(), resolveCommand(), againCommand(),
-		approvalsCommand(), editCommand(), grantCommand(), reportCommand(), reapCommand(),
+		approvalsCommand(), editCommand(), grantCommand(), reportCommand(), reapCommand(), pruneCommand(),
 		policyCommand(), chainCommand(), migrateCommand(), conformanceCommand(), versionCommand(), dbTopic(), exitCodesTopic(),
 	)
 	root.AddCommand(decideCommands()...)

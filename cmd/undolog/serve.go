@@ -75,7 +75,7 @@ func runServe(cmd *cobra.Command, f *serveFlags) (err error) {
 	f.watchPolicy(cmd.Context(), k, ei)
 	p := &prober{ei: ei, others: probes}
 	defer p.close()
-	defer f.reap(cmd.Context(), k, reaper.Options{Probe: p.probe})()
+	defer f.reap(cmd.Context(), k, reaper.Options{Probe: p.probe, Retention: k.retention})()
 	host := interceptors.NewServer(&interceptors.ServerOptions{Logger: k.logger, LegacyEnvelope: !f.strict, MaxConcurrent: 256})
 	if err := ei.Register(host, effectinterceptor.ForeignEngine); err != nil {
 		return err

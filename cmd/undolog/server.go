@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,7 +72,12 @@ type kept struct {
 	vault  *effectinterceptor.Vault // of what the logger must not write
 	admin  *admin
 	untell func() // ends telling the webhook
+
+	keep atomic.Int64 // the retention of the policy in force
 }
+
+// retention is how long the policy in force keeps payloads.
+func (k *kept) retention() time.Duration { return time.Duration(k.keep.Load()) }
 
 // open opens the log, and tells of it at --admin.
 func (f *serverFlags) open(cmd *cobra.Command) (*kept, error) {
@@ -122,7 +128,12 @@ func (f *serverFlags) watchPolicy(ctx context.Context, k *kept, ei *effectinterc
 	if k.policy == nil {
 		return
 	}
-	w := &policyWatch{path: f.policy, load: f.loadPolicy, apply: ei.SetPolicy, logger: k.logger, digest: k.policy.Digest}
+	k.keep.Store(int64(k.policy.Retention))
+	apply := func(ctx context.Context, p *effect.Policy) {
+		k.keep.Store(int64(p.Retention))
+		ei.SetPolicy(ctx, p)
+	}
+	w := &policyWatch{path: f.policy, load: f.loadPolicy, apply: apply, logger: k.logger, digest: k.policy.Digest}
 	w.start(ctx)
 }
 

@@ -266,11 +266,11 @@ func testEdit(t *testing.T, h Harness) {
 		}
 		was := p.settle(p.wants(effect.ActApproved, charge(), c).Claim, c, rpcError(`{"code":-32602,"message":"x"}`))
 		w.clock.advance(window)
-		if n, err := p.Prune(t.Context(), w.clock.Now()); err != nil || n != 1 {
-			t.Errorf("Prune = %d, %v", n, err)
+		if n, err := p.Prune(t.Context(), &store.Pruning{Before: w.clock.Now()}); err != nil || n.Effects != 1 {
+			t.Errorf("Prune = %+v, %v", n, err)
 		}
-		if n, err := p.Prune(t.Context(), w.clock.Now()); err != nil || n != 0 {
-			t.Errorf("Prune again = %d, %v", n, err)
+		if n, err := p.Prune(t.Context(), &store.Pruning{Before: w.clock.Now()}); err != nil || n.Effects != 0 {
+			t.Errorf("Prune again = %+v, %v", n, err)
 		}
 		shown := p.show("default", r.ID)
 		for _, m := range shown.Transitions {

@@ -13,8 +13,8 @@ import (
 func testPrune(t *testing.T, h Harness) {
 	prune := func(p *process, before time.Time, want int64) {
 		t.Helper()
-		if n, err := p.Prune(t.Context(), before); err != nil || n != want {
-			t.Errorf("Prune = %d, %v; want %d", n, err, want)
+		if done, err := p.Prune(t.Context(), &store.Pruning{Before: before}); err != nil || done.Effects != want || (done.Bytes > 0) != (want > 0) {
+			t.Errorf("Prune = %+v, %v; want %d effects", done, err, want)
 		}
 	}
 	t.Run("a pruned effect still answers its call, and says that the answer is gone", func(t *testing.T) {
@@ -76,6 +76,30 @@ func testPrune(t *testing.T, h Harness) {
 				}
 			}
 		}
+	})
+	t.Run("one tenant's, or one server's, and nothing when it is only counted", func(t *testing.T) {
+		w := newWorld(t, h)
+		p := w.process()
+		p.done(charge(of("tenant-1")), contract())
+		p.done(charge(of("tenant-2")), contract())
+		p.done(charge(of("tenant-2"), func(c *effect.Call) { c.Server = "warehouse" }), contract())
+		w.clock.advance(time.Hour)
+		count := func(of store.Pruning, want int64) {
+			t.Helper()
+			told := store.Pruned{}
+			of.Before, of.Progress = w.clock.Now(), func(so store.Pruned) { told = so }
+			done, err := p.Prune(t.Context(), &of)
+			if err != nil || done.Effects != want || (done.Bytes > 0) != (want > 0) || told != done {
+				t.Errorf("Prune %q on %q = %+v, %v; want %d effects; told %+v", of.Tenant, of.Server, done, err, want, told)
+			}
+		}
+		count(store.Pruning{Dry: true}, 3)
+		count(store.Pruning{Dry: true, Tenant: "tenant-2"}, 2)
+		count(store.Pruning{Tenant: "tenant-1"}, 1)
+		count(store.Pruning{Tenant: "tenant-1"}, 0)
+		count(store.Pruning{Tenant: "tenant-2", Server: "warehouse"}, 1)
+		count(store.Pruning{Server: "nobody"}, 0)
+		count(store.Pruning{}, 1)
 	})
 	t.Run("what failed and was pruned runs again whole", func(t *testing.T) {
 		w := newWorld(t, h)

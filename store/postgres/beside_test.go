@@ -191,8 +191,8 @@ func TestMigrate_ProgramsOfVersionOneGoOnBeside(t *testing.T) {
 				t.Errorf("%s: %d rows", name, n)
 			}
 		}
-		if n, err := d.Prune(t.Context(), time.Now().Add(time.Hour)); err != nil || n == 0 {
-			t.Errorf("Prune = %d, %v", n, err)
+		if n, err := d.Prune(t.Context(), &store.Pruning{Before: time.Now().Add(time.Hour)}); err != nil || n.Effects == 0 {
+			t.Errorf("Prune = %+v, %v", n, err)
 		}
 		for _, id := range ids {
 			if r, err := d.Effect(t.Context(), "default", id); err != nil || len(r.Executed()) != 0 {

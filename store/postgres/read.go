@@ -65,7 +65,7 @@ func (d *Driver) Effects(ctx context.Context, f *store.Filter) (records []*effec
 	err = d.retry(ctx, func(ctx context.Context) error {
 		return asTenant(ctx, d.pool, f.Tenant, inOrder, statement{
 			sql: `
-				SELECT ` + recordColumns + `
+				SELECT ` + columnsOf(f) + `
 				FROM ` + candidates(f) + recordTables + where + `
 				ORDER BY e.seq ` + order + `
 				LIMIT $2`,
@@ -75,8 +75,28 @@ func (d *Driver) Effects(ctx context.Context, f *store.Filter) (records []*effec
 	if f.After > 0 {
 		slices.Reverse(records)
 	}
+	if f.Brief {
+		for _, r := range records {
+			r.Answer.Body = nil
+		}
+	}
 	return records, err
 }
+
+// columnsOf are recordColumns, without the payloads where the filter wants none: bytes that are kept outside of
+// their row are not fetched then.
+func columnsOf(f *store.Filter) string {
+	if !f.Brief {
+		return recordColumns
+	}
+	return briefColumns
+}
+
+var briefColumns = strings.NewReplacer(
+	`e.arguments`, fmt.Sprintf(`substring(e.arguments FROM 1 FOR %d)`, store.BriefBytes),
+	`COALESCE(a.answer, t.answer)`, `NULL::bytea`,
+	`p.edited`, `NULL::bytea`,
+).Replace(recordColumns)
 
 // candidates are the effects that a filter has to look at, $1 being the time, $3 the tenant and $4 the mark.
 func candidates(f *store.Filter) string {

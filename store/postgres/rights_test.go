@@ -34,8 +34,8 @@ func TestRights_TheDocumentedOnesSuffice(t *testing.T) {
 	if err := d.Write(t.Context(), &store.Notes{Deliveries: withdrawn}); err != nil {
 		t.Error(err)
 	}
-	if n, err := d.Prune(t.Context(), time.Now().Add(time.Hour)); err != nil || n == 0 {
-		t.Errorf("Prune = %d, %v", n, err)
+	if n, err := d.Prune(t.Context(), &store.Pruning{Before: time.Now().Add(time.Hour)}); err != nil || n.Effects == 0 {
+		t.Errorf("Prune = %+v, %v", n, err)
 	}
 }
 

@@ -2,7 +2,10 @@ package sqlite
 
 import (
 	"context"
-	"time"
+	"database/sql"
+	"errors"
+
+	"github.com/undolog/undolog/store"
 )
 
 // pruneStep is how many effects are looked at in one transaction.
@@ -10,19 +13,28 @@ const pruneStep = 1000
 
 // Prune implements store.Driver, in many short transactions in the order of recording, between which others
 // write.
-func (d *Driver) Prune(ctx context.Context, before time.Time) (pruned int64, err error) {
-	for after := int64(0); ; {
-		var last, lost int64
+func (d *Driver) Prune(ctx context.Context, p *store.Pruning) (pruned store.Pruned, err error) {
+	for s := (stretch{of: p}); ; s.after = s.last {
+		var step store.Pruned
 		err := d.writer.do(ctx, func(t *tx) (err error) {
-			last, lost, err = t.prune(after, before)
+			step, err = t.prune(&s)
 			return err
 		})
-		if err != nil || last == 0 {
+		if err != nil || s.last == 0 {
 			return pruned, err
 		}
-		pruned += lost
-		after = last
+		p.Add(&pruned, step)
 	}
+}
+
+// stretch are the effects that are looked at in one transaction.
+type stretch struct {
+	of          *store.Pruning
+	after, last int64 // seq; last is 0 when there are no more
+}
+
+func (s *stretch) args() []any {
+	return []any{s.after, s.last, micros(s.of.Before), s.of.Tenant, s.of.Server}
 }
 
 // settledBefore are the effects of a stretch that were settled before a time. It names the states of
@@ -32,32 +44,50 @@ const settledBefore = `
 	FROM effect e
 	JOIN transition t ON t.effect = e.seq AND t.ordinal = (SELECT MAX(ordinal) FROM transition WHERE effect = e.seq)
 	WHERE e.seq > ?1 AND e.seq <= ?2 AND t.at < ?3
+	  AND (?4 = '' OR e.tenant = ?4) AND (?5 = '' OR e.server = ?5)
 	  AND t.state NOT IN ('claimed', 'waiting', 'in_doubt', 'awaiting_approval')`
 
-// prune empties the payloads of the next stretch of effects; last is its end, 0 when there is none.
-func (t *tx) prune(after int64, before time.Time) (last, lost int64, err error) {
-	last, err = number(t, `SELECT MAX(seq) FROM (SELECT seq FROM effect WHERE seq > ? ORDER BY seq LIMIT ?)`, after, pruneStep)
-	if err != nil || last == 0 {
-		return 0, 0, err
+// prune empties the payloads of the next stretch of effects, or counts them.
+func (t *tx) prune(s *stretch) (pruned store.Pruned, err error) {
+	pruned.Looked, s.last, err = twoNumbers(t, `
+		SELECT COUNT(*), MAX(seq) FROM (SELECT seq FROM effect WHERE seq > ? ORDER BY seq LIMIT ?)`, s.after, pruneStep)
+	if err != nil || s.last == 0 {
+		return store.Pruned{}, err
 	}
-	lost, err = number(t, `
-		SELECT COUNT(*)
-		FROM effect
-		WHERE seq IN (`+settledBefore+`)
-		  AND (length(arguments) > 0 OR EXISTS (SELECT 1 FROM transition
-		                                        WHERE transition.effect = effect.seq AND (length(answer) > 0 OR length(edited) > 0)))`,
-		after, last, micros(before))
-	if err != nil || lost == 0 {
-		return last, 0, err
+	pruned.Effects, pruned.Bytes, err = twoNumbers(t, `
+		SELECT COUNT(*), SUM(size)
+		FROM (
+		  SELECT length(arguments)
+		    + (SELECT COALESCE(SUM(COALESCE(length(answer), 0) + COALESCE(length(edited), 0)), 0)
+		       FROM transition WHERE transition.effect = effect.seq) AS size
+		  FROM effect
+		  WHERE seq IN (`+settledBefore+`))
+		WHERE size > 0`, s.args()...)
+	if err != nil || pruned.Effects == 0 || s.of.Dry {
+		return pruned, err
 	}
 	for _, query := range []string{
 		`UPDATE effect SET arguments = x'' WHERE length(arguments) > 0 AND seq IN (` + settledBefore + `)`,
 		`UPDATE transition SET answer = x'' WHERE length(answer) > 0 AND effect IN (` + settledBefore + `)`,
 		`UPDATE transition SET edited = x'' WHERE length(edited) > 0 AND effect IN (` + settledBefore + `)`,
 	} {
-		if _, err := t.exec(query, after, last, micros(before)); err != nil {
-			return 0, 0, err
+		if _, err := t.exec(query, s.args()...); err != nil {
+			return store.Pruned{}, err
 		}
 	}
-	return last, lost, nil
+	return pruned, nil
+}
+
+// twoNumbers returns the integers of a query's only row, 0 for NULL.
+func twoNumbers(q queryer, query string, args ...any) (a, b int64, err error) {
+	rows, err := q.query(query, args...)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	var m, n sql.NullInt64
+	if rows.Next() {
+		err = rows.Scan(&m, &n)
+	}
+	return m.Int64, n.Int64, errors.Join(err, rows.Err())
 }

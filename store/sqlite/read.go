@@ -47,7 +47,11 @@ func (d *Driver) Effects(ctx context.Context, f *store.Filter) ([]*effect.Record
 	if f.After > 0 {
 		order = "ASC"
 	}
-	records, err := all(snapshot{ctx, d.readers}, selectRecord+where+`
+	query, read := selectRecord, all
+	if f.Brief {
+		query, read = selectBrief, allBrief
+	}
+	records, err := read(snapshot{ctx, d.readers}, query+where+`
 		ORDER BY e.seq `+order+`
 		LIMIT ?2`, args...)
 	if err != nil {

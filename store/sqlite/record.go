@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/store"
@@ -25,6 +26,13 @@ const selectRecord = `
 	LEFT JOIN owner o ON o.id = COALESCE(t.owner, e.owner)
 	LEFT JOIN delivery d ON d.effect = e.seq`
 
+// selectBrief is selectRecord without the payloads.
+var selectBrief = strings.NewReplacer(
+	`e.arguments`, fmt.Sprintf(`substr(e.arguments, 1, %d)`, store.BriefBytes),
+	`t.answer,`, `NULL,`,
+	`t.edited`, `NULL`,
+).Replace(selectRecord)
+
 // lastMove is the joined transition; absent while the effect's first claim is its only move.
 type lastMove struct {
 	ordinal, attempt, at             sql.NullInt64
@@ -45,7 +53,21 @@ func one(q queryer, query string, args ...any) (*effect.Record, error) {
 	return records[0], nil
 }
 
-func all(q queryer, query string, args ...any) (records []*effect.Record, err error) {
+func all(q queryer, query string, args ...any) ([]*effect.Record, error) {
+	records, err := allOf(q, query, `answer`, args)
+	for _, r := range records {
+		r.Answer = store.Unpruned(r.Answer, r.ChangedAt)
+	}
+	return records, err
+}
+
+// allBrief is all for selectBrief.
+func allBrief(q queryer, query string, args ...any) ([]*effect.Record, error) {
+	return allOf(q, query, `NULL`, args)
+}
+
+// allOf reads records; the answer that came before the last move is read as the column.
+func allOf(q queryer, query, answer string, args []any) (records []*effect.Record, err error) {
 	rows, err := q.query(query, args...)
 	if err != nil {
 		return nil, err
@@ -66,10 +88,9 @@ func all(q queryer, query string, args ...any) (records []*effect.Record, err er
 		return nil, err
 	}
 	for _, r := range records {
-		if err := fillAnswer(q, r); err != nil {
+		if err := fillAnswer(q, r, answer); err != nil {
 			return nil, err
 		}
-		r.Answer = store.Unpruned(r.Answer, r.ChangedAt)
 	}
 	return records, nil
 }
@@ -133,12 +154,12 @@ func (m *lastMove) apply(r *effect.Record) {
 }
 
 // fillAnswer gives a record whose last move brought no answer the last one that came.
-func fillAnswer(q queryer, r *effect.Record) (err error) {
+func fillAnswer(q queryer, r *effect.Record, column string) (err error) {
 	if r.Ordinal < 2 || r.Answer.Kind != effect.AnswerNone {
 		return nil
 	}
 	rows, err := q.query(`
-		SELECT answer_kind, is_error, answer
+		SELECT answer_kind, is_error, `+column+`
 		FROM transition
 		WHERE effect = ? AND answer_kind <> ''
 		ORDER BY ordinal DESC
