@@ -61,6 +61,11 @@ func TestRun_refusalsSayWhatToDo(t *testing.T) {
 		"no effect to repeat":    {[]string{"again", missing}, exitNotFound, `"undolog log"`},
 		"a read again":           {[]string{"again", read}, exitConflict, "equal calls always run"},
 		"resolve what is done":   {[]string{"resolve", read, "--committed"}, exitConflict, "only one in doubt or waiting"},
+		"prune all that is old":  {[]string{"prune"}, exitUsage, "--older-than 30d, or --policy FILE"},
+		"prune by two ages":      {[]string{"prune", "--older-than", "30d", "--policy", "p.yaml"}, exitUsage, "cannot both be meant"},
+		"prune for two tenants":  {[]string{"prune", "--older-than", "30d", "--all-tenants", "--tenant", "other"}, exitUsage, "cannot both be meant"},
+		"prune what is young":    {[]string{"prune", "--older-than", "30d"}, exitOK, "pruned 0 effects of"},
+		"prune, as JSON":         {[]string{"prune", "--older-than", "1w", "--json"}, exitOK, `"effects":0`},
 		"another tenant's log":   {[]string{"log", "--tenant", "other"}, exitOK, "no effects of tenant other"},
 	} {
 		t.Run(name, func(t *testing.T) {
