@@ -3,6 +3,7 @@ package postgres
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,19 +21,49 @@ type cells struct {
 // take returns the bytes of the next column, which are to be so many, nil for NULL.
 func (c *cells) take(size int) []byte {
 	if len(c.left) == 0 {
-		c.err = fmt.Errorf("read row: it has too few columns")
+		c.err = errors.New("it has too few columns")
 		return nil
 	}
 	cell := c.left[0]
 	c.left = c.left[1:]
 	if cell != nil && size >= 0 && len(cell) != size {
-		c.err = fmt.Errorf("read row: a column of %d bytes where %d were expected", len(cell), size)
+		c.err = fmt.Errorf("a column of %d bytes where %d were expected", len(cell), size)
 		return nil
 	}
 	return cell
 }
 
 const anySize = -1
+
+// row returns the columns of a column that is a row; nil for NULL.
+func (c *cells) row() *cells {
+	cell := c.take(anySize)
+	if cell == nil {
+		return nil
+	}
+	inner := &cells{}
+	if len(cell) >= 4 {
+		inner.left = make([][]byte, 0, binary.BigEndian.Uint32(cell)&0xffff)
+		cell = cell[4:]
+	}
+	for len(cell) >= 8 { // of each the type, the length and the bytes
+		size := int(int32(binary.BigEndian.Uint32(cell[4:])))
+		cell = cell[8:]
+		if size < 0 {
+			inner.left = append(inner.left, nil)
+			continue
+		}
+		if size > len(cell) {
+			break
+		}
+		inner.left = append(inner.left, cell[:size:size])
+		cell = cell[size:]
+	}
+	if len(cell) > 0 {
+		c.err = errors.New("a row within the row is cut off")
+	}
+	return inner
+}
 
 func (c *cells) text() string { return untext(string(c.take(anySize))) }
 

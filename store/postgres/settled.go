@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -9,35 +10,31 @@ import (
 	"github.com/undolog/undolog/store"
 )
 
-// Most calls that are known were answered, and nothing has happened to them since. What is read of such a one is
-// enough to answer it again, and costs the server a third of what reading any effect does: no heartbeat, no grant,
-// no approval, no earlier answer. more says that there is something of the kind, and that recordColumns are to be
-// read: while it is under way, when a person may allow or has allowed another run, when it was asked about, or when its
-// last move has brought no answer and one before may have.
+// Most calls that are known were claimed once and answered, and nothing has happened to them since. What is read of
+// such a one is enough to answer it again, and costs the server a fifth of what reading any effect does: no
+// heartbeat, no approval, no earlier answer. Of all others recordColumns are read after it. Each column costs as
+// much as a node of the plan has to make ready for it, so that few nodes have many.
 const (
 	settledColumns = `
-	  now(), e.seq, e.id, e.tenant, e.principal, e.session, e.trace, e.server, e.tool, e.tier, e.rule, e.scope,
+	  now(), e.state, e.seq, e.id, e.tenant, e.principal, e.session, e.trace, e.server, e.tool, e.tier, e.rule, e.scope,
 	  e.signature, e.window_signature, e.generation, e.key, e.run, e.occurrence, e.args_digest, e.complete,
 	  e.policy, e.source, e.lookalike_of, e.created_at, e.arguments,
-	  t.ordinal, t.attempt, t.state, t.at, t.owner, t.by, t.reason, t.continuation, t.answer_kind, t.is_error, t.answer,
-	  (SELECT at FROM undolog.delivery WHERE effect = e.id LIMIT 1),
-	  t.ordinal IS NULL OR t.state = 'claimed' OR t.lease_until IS NOT NULL OR t.timeout_at IS NOT NULL
-	    OR t.ordinal >= 2 AND t.answer_kind = ''
-	    OR EXISTS (SELECT FROM undolog.event v WHERE v.effect = e.id::text AND v.kind IN ('again', 'again_used'))
-	    OR EXISTS (SELECT FROM undolog.approval WHERE effect = e.id)`
-	settledTables = `
-	LEFT JOIN LATERAL (
-	  SELECT * FROM undolog.transition WHERE effect = e.id ORDER BY ordinal DESC LIMIT 1) t ON true`
+	  (SELECT ROW(ordinal, attempt, state, at, owner, by, reason, continuation, answer_kind, is_error, answer)
+	   FROM undolog.transition
+	   WHERE effect = e.id
+	   ORDER BY ordinal DESC
+	   LIMIT 1),
+	  (SELECT at FROM undolog.delivery WHERE effect = e.id),
+	  EXISTS (SELECT FROM undolog.event v WHERE v.effect = e.id::text AND v.kind IN ('again', 'again_used'))`
 
-	// selectSettled is a whole transaction, which says its tenant as it looks for the signature. A row that were
-	// read before it has, would be nobody's.
+	// selectSettled is a whole transaction, which says its tenant as it looks for the signature: a row that was
+	// read before it has would be nobody's.
 	selectSettled = `
 	SELECT ` + settledColumns + `, 1::bigint
-	FROM (
-	  SELECT * FROM undolog.effect
-	  WHERE signature = (SELECT CASE WHEN set_config('undolog.tenant', $1, true) IS NOT NULL THEN $2::bytea END)
-	  ORDER BY generation DESC
-	  LIMIT 1) e` + settledTables
+	FROM undolog.effect e
+	WHERE e.signature = (SELECT CASE WHEN set_config('undolog.tenant', $1, true) IS NOT NULL THEN $2::bytea END)
+	ORDER BY e.generation DESC
+	LIMIT 1`
 
 	selectSettledOfMany = `
 	SELECT ` + settledColumns + `, n.place
@@ -46,7 +43,7 @@ const (
 	  SELECT * FROM undolog.effect
 	  WHERE signature = n.signature
 	  ORDER BY generation DESC
-	  LIMIT 1) e` + settledTables
+	  LIMIT 1) e`
 )
 
 // askAlone asks for one call's in a transaction of its own, without what a batch costs.
@@ -76,7 +73,7 @@ var (
 	allBinary    = []int16{pgx.BinaryFormatCode}
 )
 
-// askSettled queues the question for one tenant's.
+// askSettled queues the question for one tenant's. pgx asks for what is no text in binary.
 func askSettled(b *pgx.Batch, group []*read) {
 	queueTenant(b, group[0].tenant)
 	signatures := make([][]byte, len(group))
@@ -91,30 +88,39 @@ func askSettled(b *pgx.Batch, group []*read) {
 	}})
 }
 
-// readSettled reads a row of settledColumns and to whom in the group it belongs.
+// readSettled reads a row of settledColumns for the one in the group to whom it belongs.
 func readSettled(row [][]byte, group []*read) error {
 	c := &cells{left: row}
 	var r effect.Record
-	at := c.time()
+	at, first := c.time(), effect.State(c.text())
 	r.Seq, r.ID = c.long(), c.id()
 	r.Tenant, r.Principal, r.Session, r.Trace, r.Server, r.Tool = c.text(), c.text(), c.text(), c.text(), c.text(), c.text()
 	r.Tier, r.Rule, r.Scope = effect.Tier(c.text()), effect.Rule(c.text()), c.text()
 	r.Signature, r.Window, r.Generation = c.digest(), c.digest(), c.number()
 	r.Key, r.Run, r.Occurrence, r.ArgsDigest, r.Complete = c.text(), c.text(), c.text(), c.digest(), c.digest()
 	r.Policy, r.Source, r.LookalikeOf, r.CreatedAt, r.Arguments = c.text(), c.text(), c.text(), c.time(), c.bytes()
+	moved := readMove(c.row(), &r)
+	arrived, mayRunAgain, place := c.time(), c.is(), c.long()
+	if c.err != nil {
+		return fmt.Errorf("read settled effect: %w", c.err)
+	}
+	if first != effect.StateClaimed || !moved || r.Ordinal != 1 || r.State.IsOpen() || mayRunAgain {
+		return nil // there is more to know
+	}
+	arrive(&r, arrived)
+	r.Answer = store.Unpruned(r.Answer, r.ChangedAt)
+	q := group[place-1]
+	q.at, q.more, q.latest = at, false, found{Record: &r}
+	return nil
+}
+
+// readMove reads the last move of an effect, which may have none.
+func readMove(c *cells, r *effect.Record) bool {
+	if c == nil {
+		return false
+	}
 	r.Ordinal, r.Attempt, r.State, r.ChangedAt, r.Owner = c.number(), c.number(), effect.State(c.text()), c.time(), c.text()
 	r.By, r.Reason, r.Continuation = c.text(), c.text(), c.text()
 	r.Answer = effect.Answer{Kind: effect.AnswerKind(c.text()), IsError: c.is(), Body: c.bytes()}
-	arrived, more, place := c.time(), c.is(), c.long()
-	if c.err != nil {
-		return c.err
-	}
-	q := group[place-1]
-	q.at, q.more = at, more
-	if !more {
-		arrive(&r, arrived)
-		r.Answer = store.Unpruned(r.Answer, r.ChangedAt)
-		q.latest = found{Record: &r}
-	}
-	return nil
+	return c.err == nil
 }

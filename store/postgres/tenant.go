@@ -41,13 +41,15 @@ func asTenantAt(ctx context.Context, s sender, tenant string, at *time.Time, sta
 }
 
 // queueTenant says whose rows the statements that follow see and write, and how they are planned: once, and
-// with indexes, whatever the statistics of a table that was empty a moment ago make of it. A row that another
+// with indexes, row by row, whatever the statistics of a table that was empty a moment ago make of it: a plan that
+// gathers rows in a bitmap and sorts them costs twice as much where there is one. A row that another
 // transaction holds is not waited for long: a server may take a connection for alive whose client is gone.
 // All of it holds until the transaction ends.
 func queueTenant(b *pgx.Batch, tenant string) *pgx.QueuedQuery {
 	return b.Queue(`
 		SELECT set_config('undolog.tenant', $1, true), set_config('plan_cache_mode', 'force_generic_plan', true),
-		       set_config('enable_seqscan', 'off', true), set_config('lock_timeout', '2s', true), now()`, text(tenant))
+		       set_config('enable_seqscan', set_config('enable_bitmapscan', 'off', true), true), set_config('lock_timeout', '2s', true),
+		       now()`, text(tenant))
 }
 
 // inOwnName are the values with which a statement that is a transaction of its own says what queueTenant says:
