@@ -91,10 +91,10 @@ func (v Value) Set(text string) error {
 	return nil
 }
 
-// String is the flag's value in Go's units.
+// String is the flag's value in Go's units; 0, which helps do not show as a default, for none.
 func (v Value) String() string {
-	if v.d == nil {
-		return "0s"
+	if v.d == nil || *v.d == 0 {
+		return "0"
 	}
 	return v.d.String()
 }

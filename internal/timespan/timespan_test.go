@@ -62,6 +62,9 @@ func TestValue_IsAFlag(t *testing.T) {
 	if flag.String() != "45s" {
 		t.Errorf("the default is %s, want 45s", flag)
 	}
+	if none := timespan.NewValue(new(time.Duration)); none.String() != "0" {
+		t.Errorf("no default is %q, want 0", none)
+	}
 	if err := flag.Set("2d"); err != nil || held != 48*time.Hour {
 		t.Errorf("Set(2d) = %v, held %v; want 48h", err, held)
 	}
