@@ -22,6 +22,9 @@ type Options struct {
 	// FlushEvery is how long a read, an event or a delivery may wait to be written with others. Defaults
 	// to 200 ms.
 	FlushEvery time.Duration
+	// LookEvery is how often who waits for another process looks what has become of it, at first ten times as
+	// often. Defaults to 250 ms.
+	LookEvery time.Duration
 	// QueueSize bounds how many of them wait; more make their callers wait. Defaults to 4096.
 	QueueSize int
 	// SettleTimeout is how long Settle waits for the outcome to be recorded, whatever the caller's context
@@ -76,6 +79,9 @@ func resolved(opts *Options) Options {
 	}
 	if o.FlushEvery <= 0 {
 		o.FlushEvery = 200 * time.Millisecond
+	}
+	if o.LookEvery <= 0 {
+		o.LookEvery = 250 * time.Millisecond
 	}
 	if o.QueueSize <= 0 {
 		o.QueueSize = 4096

@@ -9,6 +9,14 @@ import (
 	"github.com/undolog/undolog/effect"
 )
 
+// Waking is a driver that hears what other processes do.
+type Waking interface {
+	// Await has wake called when the effect may have been moved, until leave is called: soon after another
+	// process has moved it where that can be heard, once after it has begun to listen, and at any other time. It
+	// MUST NOT wait for anything. Who awaits looks by itself too.
+	Await(tenant, id string, wake func()) (leave func())
+}
+
 // wakeups tells waiters of this process that an effect was settled here. Other processes settle too, so
 // that a waiter also looks by itself.
 type wakeups struct {
@@ -61,14 +69,21 @@ func (w *wakeups) wake(tenant, id string) {
 
 // Wait returns the effect when nobody holds a live claim on it any more: settled, waiting, or in doubt
 // because its owner is gone or its time is over (see effect.Record.StateAt). It sees what other
-// processes do within a quarter of a second.
+// processes do within Options.LookEvery, and at once where the driver hears of it.
 func (l *Log) Wait(ctx context.Context, tenant, id string) (*effect.Record, error) {
 	return l.wait(ctx, tenant, id, func(r *effect.Record) bool { return r.StateAt(l.opts.Now()) == effect.StateClaimed })
 }
 
 func (l *Log) wait(ctx context.Context, tenant, id string, waits func(r *effect.Record) bool) (*effect.Record, error) {
-	for pause := 25 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
-		record, err := l.look(ctx, tenant, id, pause, waits)
+	leave := func() {}
+	defer func() { leave() }()
+	for pause := l.opts.LookEvery / 10; ; pause = min(2*pause, l.opts.LookEvery) {
+		record, err := l.look(ctx, tenant, id, waits, func(woken <-chan struct{}) error {
+			if pause == l.opts.LookEvery/10 {
+				leave = l.await(tenant, id)
+			}
+			return l.pause(ctx, woken, pause)
+		})
 		if err != nil {
 			return nil, fmt.Errorf("wait for effect %s: %w", id, err)
 		}
@@ -78,8 +93,17 @@ func (l *Log) wait(ctx context.Context, tenant, id string, waits func(r *effect.
 	}
 }
 
-// look returns the effect when nothing is waited for, else nil after a pause or a wake.
-func (l *Log) look(ctx context.Context, tenant, id string, pause time.Duration, waits func(r *effect.Record) bool) (*effect.Record, error) {
+// await has waiters for the effect woken by what the driver hears.
+func (l *Log) await(tenant, id string) (leave func()) {
+	driver, ok := l.driver.(Waking)
+	if !ok {
+		return func() {}
+	}
+	return driver.Await(tenant, id, func() { l.settled.wake(tenant, id) })
+}
+
+// look returns the effect when nothing is waited for, else nil after a pause, which a wake ends.
+func (l *Log) look(ctx context.Context, tenant, id string, waits func(*effect.Record) bool, pause func(woken <-chan struct{}) error) (*effect.Record, error) {
 	woken, leave := l.settled.join(tenant, id) // before looking, so that no settle falls between
 	defer leave()
 	record, err := l.driver.Effect(ctx, tenant, id)
@@ -89,7 +113,7 @@ func (l *Log) look(ctx context.Context, tenant, id string, pause time.Duration, 
 	if !waits(record) {
 		return record, nil
 	}
-	return nil, l.pause(ctx, woken, pause)
+	return nil, pause(woken)
 }
 
 func (l *Log) pause(ctx context.Context, woken <-chan struct{}, d time.Duration) error {

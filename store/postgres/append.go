@@ -37,6 +37,7 @@ func (d *Driver) Append(ctx context.Context, tenant string, move *effect.Transit
 	if err != nil {
 		return nil, err
 	}
+	d.notifier.tell(tenant, move.Effect)
 	return record, nil
 }
 

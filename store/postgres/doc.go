@@ -8,9 +8,10 @@
 // Constraints decide races, never a lock that is held over time: an effect is claimed by inserting
 // (signature, generation) and moved by inserting (effect, ordinal), and whoever inserts nothing reads who
 // was first. A call that the log does not know is claimed in one round trip, and settled in one more. No
-// transaction is open between round trips, except where a person's word is used or asked for. Nothing
-// belongs to a session, so that PgBouncer's transaction mode is as good as a connection of one's own, and
-// no connection is held while a tool runs.
+// transaction is open between round trips, except where a person's word is used or asked for. Nothing that
+// decides belongs to a session, so that PgBouncer's transaction mode is as good as a connection of one's own,
+// and no connection is held while a tool runs. Who waits for another replica looks for its end, and listens for
+// it where a connection can be had for that.
 //
 // Writes of many callers are grouped into one transaction, and so are the questions of calls that are known;
 // who is alone waits for nobody. A group of writes in which something fails is sent again one by one. When a

@@ -42,11 +42,15 @@ type Driver struct {
 	turning places
 	orphans orphans
 	closed  atomic.Bool
+
+	listener listener
+	notifier notifier
 }
 
 var (
 	_ store.Driver  = (*Driver)(nil)
 	_ store.Clocked = (*Driver)(nil)
+	_ store.Waking  = (*Driver)(nil)
 )
 
 // Open opens the log in the database that the URL names (libpq's parameters and pgx's: pool_max_conns,
@@ -75,6 +79,8 @@ func newDriver(opts *Options) *Driver {
 	d.writes.init(d)
 	d.orphans.init(d)
 	d.reads.init(d)
+	d.listener.init(d)
+	d.notifier.init(d)
 	return d
 }
 
@@ -128,6 +134,7 @@ type Stats struct {
 	Acquired                                   int64         // connections taken from the pool
 	AcquireWait                                time.Duration // in all, waiting for one
 	Groups, Grouped                            int64         // transactions of grouped writes, and writes in them
+	Told, Heard                                int64         // moves that waiters elsewhere were told of, and that others told of
 }
 
 // Stats returns the counts of now.
@@ -137,6 +144,7 @@ func (d *Driver) Stats() Stats {
 		MaxConns: s.MaxConns(), TotalConns: s.TotalConns(), IdleConns: s.IdleConns(), UsedConns: s.AcquiredConns(),
 		Acquired: s.AcquireCount(), AcquireWait: s.AcquireDuration(),
 		Groups: d.writes.sent.Load(), Grouped: d.writes.rows.Load(),
+		Told: d.notifier.told.Load(), Heard: d.listener.heard.Load(),
 	}
 }
 
@@ -150,8 +158,10 @@ func (d *Driver) Close() error {
 		return nil
 	}
 	d.orphans.close()
+	d.listener.close()
 	d.writes.wait()
 	d.reads.wait()
+	d.notifier.close()
 	d.pool.Close()
 	return nil
 }

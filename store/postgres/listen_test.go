@@ -1,0 +1,207 @@
+package postgres_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/internal/pgcluster"
+	"github.com/undolog/undolog/internal/pgtest"
+	"github.com/undolog/undolog/store"
+	"github.com/undolog/undolog/store/postgres"
+)
+
+// replica is a log that looks for what others do once an hour, so that it hears of it or never learns.
+type replica struct {
+	*store.Log
+	driver *postgres.Driver
+}
+
+func newReplica(t *testing.T, url string, lookEvery time.Duration) *replica {
+	t.Helper()
+	d, err := postgres.Open(t.Context(), url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := store.Open(d, &store.Options{LookEvery: lookEvery})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &replica{l, d}
+}
+
+func (r *replica) claim(t *testing.T, n int) effect.Claim {
+	t.Helper()
+	begun, err := r.Begin(t.Context(), callOf(t, n))
+	if err != nil || begun.Claim == nil {
+		t.Fatalf("begin %d: %v", n, err)
+	}
+	return *begun.Claim
+}
+
+func (r *replica) settle(t *testing.T, c effect.Claim) {
+	t.Helper()
+	answer := effect.Outcome{Kind: effect.OutcomeAnswered, Answer: effect.Answer{Kind: effect.AnswerResult, Body: []byte(`{}`)}}
+	if _, err := r.Settle(t.Context(), c, effect.DefaultContract(nil, false), answer); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// join waits for a claim and sends how that ended.
+func (r *replica) join(t *testing.T, c effect.Claim) <-chan error {
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	go func() {
+		_, err := r.Wait(ctx, c.Tenant, c.Effect)
+		ended <- err
+	}()
+	return ended
+}
+
+func callOf(t *testing.T, n int) *store.BeginParams {
+	t.Helper()
+	c := effect.DefaultContract(nil, false)
+	call := &effect.Call{Tenant: "acme", Principal: "agent:ada", Server: "bank", Tool: "pay", Key: "key-" + string(rune('a'+n)), Arguments: []byte(`{}`)}
+	id, err := c.Identify(call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &store.BeginParams{Call: call, Identity: id, Contract: c}
+}
+
+// awaitListener returns the server's process that says, for somebody, what is waited for, when it is not one of
+// those before.
+func awaitListener(t *testing.T, conn *pgx.Conn, before ...int32) (pid int32) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := conn.QueryRow(t.Context(), `
+			SELECT COALESCE(MIN(pid), 0)
+			FROM pg_locks
+			WHERE locktype = 'advisory' AND mode = 'ShareLock' AND objsubid = 2 AND granted AND pid <> ALL ($1)`, append([]int32{0}, before...)).Scan(&pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pid != 0 {
+			return pid
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("nobody listens")
+		}
+	}
+}
+
+func TestWait_hearsOfOtherReplicas(t *testing.T) {
+	for name, parameter := range map[string][2]string{"with a pool of sixteen": {"pool_max_conns", "16"}, "with a pool of two": {"pool_max_conns", "2"}} {
+		t.Run(name, func(t *testing.T) {
+			db := pgtest.New(t)
+			url := withParameter(t, db.URL, parameter[0], parameter[1])
+			one, other := newReplica(t, url, time.Hour), newReplica(t, url, time.Hour)
+			watch := connect(t, db.URL)
+			for n := range 10 {
+				claim := one.claim(t, n)
+				ended := other.join(t, claim)
+				awaitListener(t, watch)
+				one.settle(t, claim)
+				if err := <-ended; err != nil {
+					t.Fatalf("join %d: %v", n, err)
+				}
+			}
+			if told, heard := one.driver.Stats().Told, other.driver.Stats().Heard; told == 0 || heard == 0 {
+				t.Errorf("told %d, heard %d", told, heard)
+			}
+		})
+	}
+}
+
+func TestWait_hearsAgainAfterItsConnectionWasEnded(t *testing.T) {
+	db := pgtest.New(t)
+	one, other := newReplica(t, db.URL, time.Hour), newReplica(t, db.URL, time.Hour)
+	watch := connect(t, db.URL)
+	claim := one.claim(t, 0)
+	ended := other.join(t, claim)
+	first := awaitListener(t, watch)
+	if _, err := watch.Exec(t.Context(), `SELECT pg_terminate_backend($1)`, first); err != nil {
+		t.Fatal(err)
+	}
+	awaitListener(t, watch, first)
+	one.settle(t, claim)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What was settled while nobody listened yet is found by who begins to.
+func TestWait_looksWhenItBeginsToListen(t *testing.T) {
+	db := pgtest.New(t)
+	one, other := newReplica(t, db.URL, time.Hour), newReplica(t, db.URL, time.Hour)
+	for n := range 10 {
+		claim := one.claim(t, n)
+		ended := other.join(t, claim)
+		one.settle(t, claim)
+		if err := <-ended; err != nil {
+			t.Fatalf("join %d: %v", n, err)
+		}
+	}
+}
+
+func TestWait_throughPgBouncerLooksByItself(t *testing.T) {
+	db := pgtest.New(t)
+	bouncer := pgtest.NewBouncer(t, db, &pgcluster.BouncerOptions{PoolSize: 4})
+	direct, behind := newReplica(t, db.URL, time.Hour), newReplica(t, bouncer.URL, 50*time.Millisecond)
+	claim := direct.claim(t, 0)
+	ended := behind.join(t, claim)
+	direct.settle(t, claim)
+	if err := <-ended; err != nil {
+		t.Errorf("behind PgBouncer: %v", err)
+	}
+	if heard := behind.driver.Stats().Heard; heard != 0 {
+		t.Errorf("heard %d where a session is nobody's own", heard)
+	}
+	claim = behind.claim(t, 1)
+	ended = direct.join(t, claim)
+	awaitListener(t, connect(t, db.URL))
+	behind.settle(t, claim) // to tell needs no session
+	if err := <-ended; err != nil {
+		t.Errorf("of one behind PgBouncer: %v", err)
+	}
+}
+
+// A notification says nothing of whose effect it is, and none is sent of what nobody waits for.
+func TestNotifications_sayNothing(t *testing.T) {
+	db := pgtest.New(t)
+	one, other := newReplica(t, db.URL, time.Hour), newReplica(t, db.URL, time.Hour)
+	watch, eavesdropper := connect(t, db.URL), connect(t, db.URL)
+	if _, err := eavesdropper.Exec(t.Context(), `LISTEN undolog`); err != nil {
+		t.Fatal(err)
+	}
+	one.settle(t, one.claim(t, 0))
+	claim := one.claim(t, 1)
+	ended := other.join(t, claim)
+	awaitListener(t, watch)
+	one.settle(t, claim)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	heard, err := eavesdropper.WaitForNotification(t.Context())
+	if err != nil || strings.Trim(heard.Payload, "-0123456789") != "" {
+		t.Errorf("heard %+v, %v", heard, err)
+	}
+	if told := one.driver.Stats().Told; told != 1 {
+		t.Errorf("told %d times, want once", told)
+	}
+}
