@@ -22,6 +22,8 @@ const (
 	// waiting is the first number of the advisory locks that say of an effect that somebody waits for it; the
 	// second is its number. They decide nothing, and end with the connection that holds them.
 	waiting = 0x756e646f
+	// forAnything is the number by which a listener says that it is one.
+	forAnything = 0
 	// maxAwaited bounds the effects that a driver listens for: each is a lock in the server's table of locks,
 	// which all share. Who waits for more only looks.
 	maxAwaited = 256
@@ -170,7 +172,11 @@ func (l *listener) connect() (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := conn.Exec(ctx, `LISTEN `+channel); err != nil {
+	_, err = conn.Exec(ctx, `LISTEN `+channel)
+	if err == nil {
+		_, err = conn.Exec(ctx, `SELECT pg_advisory_lock_shared($1, $2)`, int32(waiting), int32(forAnything))
+	}
+	if err != nil {
 		return nil, errors.Join(err, conn.Close(ctx))
 	}
 	return conn, nil

@@ -94,14 +94,15 @@ func (n *notifier) take() []int32 {
 }
 
 // send notifies in a transaction that takes, for a moment, the locks that nobody has: an effect of which one
-// cannot be taken is waited for.
+// cannot be taken is waited for. Where nobody waits for anything, one lock says so.
 func (n *notifier) send(moved []int32) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.life), 2*time.Second)
 	defer cancel()
 	tag, err := n.driver.pool.Exec(ctx, `
 		SELECT pg_notify('`+channel+`', n::text)
-		FROM unnest($1::integer[]) AS n
-		WHERE NOT pg_try_advisory_xact_lock($2::integer, n)`, moved, int32(waiting))
+		FROM (SELECT pg_try_advisory_xact_lock($2::integer, $3::integer) AS none OFFSET 0) w
+		CROSS JOIN LATERAL (SELECT n FROM unnest($1::integer[]) AS n WHERE w.none IS NOT NULL) m
+		WHERE NOT w.none AND NOT pg_try_advisory_xact_lock($2, n)`, moved, int32(waiting), int32(forAnything))
 	n.told.Add(tag.RowsAffected())
 	return err
 }
