@@ -22,7 +22,7 @@ const maxConns = 16
 // settings for a connection either: transactions then say them.
 type mode struct {
 	chosen     bool // by the URL
-	textual    bool // values come as text, where the URL says so
+	prepares   bool // as long as nothing speaks against it
 	unprepared atomic.Bool
 	untuned    atomic.Bool
 }
@@ -34,10 +34,7 @@ var tuning = map[string]string{"plan_cache_mode": "force_generic_plan", "enable_
 func (m *mode) isTuned() bool { return !m.untuned.Load() }
 
 // isOwn reports whether a connection is this program's alone, so that what was prepared and tuned on it stays.
-func (m *mode) isOwn() bool { return m.isTuned() && !m.unprepared.Load() && !m.chosen }
-
-// isTextual reports whether values are read as text.
-func (m *mode) isTextual() bool { return m.textual }
+func (m *mode) isOwn() bool { return m.prepares && m.isTuned() && !m.unprepared.Load() }
 
 // config reads the URL and has each new connection use the mode of that moment.
 func (d *Driver) config(address string) (*pgxpool.Config, error) {
@@ -46,10 +43,7 @@ func (d *Driver) config(address string) (*pgxpool.Config, error) {
 		return nil, err
 	}
 	d.mode.chosen = names(address, "default_query_exec_mode")
-	switch config.ConnConfig.DefaultQueryExecMode {
-	case pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol:
-		d.mode.textual = true
-	}
+	d.mode.prepares = config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement
 	if !names(address, "pool_max_conns") {
 		config.MaxConns = maxConns
 	}

@@ -49,9 +49,6 @@ func (r *reads) sendGroup(ctx context.Context, group []*read) {
 func (r *reads) try(ctx context.Context, group []*read) error {
 	ctx, cancel := r.driver.groupContext(ctx, len(group))
 	defer cancel()
-	if r.driver.mode.isTextual() {
-		return r.ask(ctx, group, queueReads)
-	}
 	for _, q := range group {
 		q.more = true // until it was read, and is all
 	}
@@ -66,25 +63,36 @@ func (r *reads) try(ctx context.Context, group []*read) error {
 }
 
 func (r *reads) trySettled(ctx context.Context, group []*read) error {
-	if len(group) == 1 && r.driver.mode.isOwn() {
+	switch {
+	case !r.driver.mode.isOwn():
+		return r.askUnprepared(ctx, group)
+	case len(group) == 1:
 		return r.askAlone(ctx, group[0])
 	}
-	return r.ask(ctx, group, askSettled)
+	return r.ask(ctx, group, queueSettled)
 }
 
 // ask sends the questions of each tenant's.
 func (r *reads) ask(ctx context.Context, group []*read, queue func(b *pgx.Batch, group []*read)) error {
 	var b pgx.Batch
+	for _, ofTenant := range byTenant(group) {
+		queue(&b, ofTenant)
+	}
+	return r.driver.pool.SendBatch(ctx, &b).Close()
+}
+
+// byTenant divides a group, which it sorts.
+func byTenant(group []*read) (parts [][]*read) {
 	slices.SortStableFunc(group, func(q, s *read) int { return cmp.Compare(q.tenant, s.tenant) })
 	for rest := group; len(rest) > 0; {
 		n := slices.IndexFunc(rest, func(q *read) bool { return q.tenant != rest[0].tenant })
 		if n < 0 {
 			n = len(rest)
 		}
-		queue(&b, rest[:n])
+		parts = append(parts, rest[:n])
 		rest = rest[n:]
 	}
-	return r.driver.pool.SendBatch(ctx, &b).Close()
+	return parts
 }
 
 // queueReads queues the statements of one tenant's.

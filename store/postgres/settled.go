@@ -2,9 +2,13 @@ package postgres
 
 import (
 	"context"
+	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/store"
@@ -73,8 +77,49 @@ var (
 	allBinary    = []int16{pgx.BinaryFormatCode}
 )
 
-// askSettled queues the question for one tenant's. pgx asks for what is no text in binary.
-func askSettled(b *pgx.Batch, group []*read) {
+// askUnprepared asks with the text of the question, where what is prepared cannot be relied on, in one round trip
+// for all and in binary, which pgx does not do in every mode.
+func (r *reads) askUnprepared(ctx context.Context, group []*read) (err error) {
+	conn, err := r.driver.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	var b pgconn.Batch
+	parts := byTenant(group)
+	for _, part := range parts {
+		b.ExecParams(setTenant, [][]byte{[]byte(text(part[0].tenant))}, []uint32{pgtype.TextOID}, nil, nil)
+		b.ExecParams(selectSettledOfMany, [][]byte{signaturesOf(part)}, []uint32{pgtype.ByteaArrayOID}, nil, allBinary)
+	}
+	results := conn.Conn().PgConn().ExecBatch(ctx, &b)
+	defer func() { err = errors.Join(results.Close(), err) }()
+	for i := 0; results.NextResult(); i++ {
+		rows := results.ResultReader()
+		for rows.NextRow() && i%2 == 1 {
+			if err := readSettled(rows.Values(), parts[i/2]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// signaturesOf writes an array of bytea as text.
+func signaturesOf(group []*read) []byte {
+	array := []byte{'{'}
+	for i, q := range group {
+		if i > 0 {
+			array = append(array, ',')
+		}
+		array = append(array, `"\\x`...)
+		array = hex.AppendEncode(array, q.signature[:])
+		array = append(array, '"')
+	}
+	return append(array, '}')
+}
+
+// queueSettled queues the question for one tenant's. pgx asks for what is no text in binary.
+func queueSettled(b *pgx.Batch, group []*read) {
 	queueTenant(b, group[0].tenant)
 	signatures := make([][]byte, len(group))
 	for i, q := range group {

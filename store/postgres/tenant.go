@@ -46,11 +46,13 @@ func asTenantAt(ctx context.Context, s sender, tenant string, at *time.Time, sta
 // transaction holds is not waited for long: a server may take a connection for alive whose client is gone.
 // All of it holds until the transaction ends.
 func queueTenant(b *pgx.Batch, tenant string) *pgx.QueuedQuery {
-	return b.Queue(`
-		SELECT set_config('undolog.tenant', $1, true), set_config('plan_cache_mode', 'force_generic_plan', true),
-		       set_config('enable_seqscan', set_config('enable_bitmapscan', 'off', true), true), set_config('lock_timeout', '2s', true),
-		       now()`, text(tenant))
+	return b.Queue(setTenant, text(tenant))
 }
+
+const setTenant = `
+	SELECT set_config('undolog.tenant', $1, true), set_config('plan_cache_mode', 'force_generic_plan', true),
+	       set_config('enable_seqscan', set_config('enable_bitmapscan', 'off', true), true), set_config('lock_timeout', '2s', true),
+	       now()`
 
 // inOwnName are the values with which a statement that is a transaction of its own says what queueTenant says:
 // the tenant, and how long to wait for others. How it is planned the connection must say.
