@@ -84,6 +84,13 @@ func (s *session) call(tool, arguments string) (time.Duration, error) {
 	return s.request("tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, tool, arguments))
 }
 
+// callStamped is call with what the gateway puts into the _meta of a claimed call.
+func (s *session) callStamped(tool, arguments string) (time.Duration, error) {
+	const id = "01932cf2-7a7a-7000-8000-0123456789ab"
+	const meta = `{"dev.undolog/effect":{"id":"` + id + `","attempt":1},"idempotencyKey":"` + id + `"}`
+	return s.request("tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s,"_meta":%s}`, tool, arguments, meta))
+}
+
 func (s *session) request(method, params string) (time.Duration, error) {
 	s.next++
 	id := strconv.Itoa(s.next)
