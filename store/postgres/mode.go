@@ -34,7 +34,10 @@ var tuning = map[string]string{"plan_cache_mode": "force_generic_plan", "enable_
 func (m *mode) isTuned() bool { return !m.untuned.Load() }
 
 // isOwn reports whether a connection is this program's alone, so that what was prepared and tuned on it stays.
-func (m *mode) isOwn() bool { return m.prepares && m.isTuned() && !m.unprepared.Load() }
+func (m *mode) isOwn() bool { return m.isTuned() && m.isPrepared() }
+
+// isPrepared reports whether what was prepared on a connection has been there so far when it was run.
+func (m *mode) isPrepared() bool { return m.prepares && !m.unprepared.Load() }
 
 // config reads the URL and has each new connection use the mode of that moment.
 func (d *Driver) config(address string) (*pgxpool.Config, error) {

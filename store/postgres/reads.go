@@ -64,9 +64,9 @@ func (r *reads) try(ctx context.Context, group []*read) error {
 
 func (r *reads) trySettled(ctx context.Context, group []*read) error {
 	switch {
-	case !r.driver.mode.isOwn():
+	case !r.driver.mode.isPrepared():
 		return r.askUnprepared(ctx, group)
-	case len(group) == 1:
+	case len(group) == 1 && r.driver.mode.isTuned():
 		return r.askAlone(ctx, group[0])
 	}
 	return r.ask(ctx, group, queueSettled)

@@ -17,7 +17,8 @@ import (
 // Most calls that are known were claimed once and answered, and nothing has happened to them since. What is read of
 // such a one is enough to answer it again, and costs the server a fifth of what reading any effect does: no
 // heartbeat, no approval, no earlier answer. Of all others recordColumns are read after it. Each column costs as
-// much as a node of the plan has to make ready for it, so that few nodes have many.
+// much as a node of the plan has to make ready for it, so that few nodes have many. What is asked besides is scalar:
+// of an EXISTS the planner may make a hash of all such events there are.
 const (
 	settledColumns = `
 	  now(), e.state, e.seq, e.id, e.tenant, e.principal, e.session, e.trace, e.server, e.tool, e.tier, e.rule, e.scope,
@@ -29,7 +30,7 @@ const (
 	   ORDER BY ordinal DESC
 	   LIMIT 1),
 	  (SELECT at FROM undolog.delivery WHERE effect = e.id),
-	  EXISTS (SELECT FROM undolog.event v WHERE v.effect = e.id::text AND v.kind IN ('again', 'again_used'))`
+	  (SELECT true FROM undolog.event v WHERE v.effect = e.id::text AND v.kind IN ('again', 'again_used') LIMIT 1)`
 
 	// selectSettled is a whole transaction, which says its tenant as it looks for the signature: a row that was
 	// read before it has would be nobody's.
@@ -93,16 +94,25 @@ func (r *reads) askUnprepared(ctx context.Context, group []*read) (err error) {
 	}
 	results := conn.Conn().PgConn().ExecBatch(ctx, &b)
 	defer func() { err = errors.Join(results.Close(), err) }()
-	for i := 0; results.NextResult(); i++ {
+	for of := -1; results.NextResult(); {
 		rows := results.ResultReader()
-		for rows.NextRow() && i%2 == 1 {
-			if err := readSettled(rows.Values(), parts[i/2]); err != nil {
+		if len(rows.FieldDescriptions()) == tenantColumns {
+			of++
+		}
+		for isSettled := len(rows.FieldDescriptions()) > tenantColumns; rows.NextRow(); {
+			if !isSettled {
+				continue
+			}
+			if err := readSettled(rows.Values(), parts[of]); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
 }
+
+// tenantColumns are those of setTenant. A result without columns ends each statement.
+const tenantColumns = 5
 
 // signaturesOf writes an array of bytea as text.
 func signaturesOf(group []*read) []byte {

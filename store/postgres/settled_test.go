@@ -70,6 +70,9 @@ func TestBegin_replaysTheWholeRecord(t *testing.T) {
 						t.Fatalf("Begin = %+v, %v", begun, err)
 					}
 					got := *begun.Record
+					if !got.OwnerUntil.IsZero() {
+						t.Errorf("%s was read as any effect is", key)
+					}
 					got.OwnerUntil = want.OwnerUntil // of nobody's interest when it is settled
 					if diff := cmp.Diff(want, &got); diff != "" {
 						t.Errorf("%s (-Effect +Begin)\n%s", key, diff)
