@@ -72,6 +72,8 @@ func poolMetrics(s postgres.Stats) []metric {
 		{name: "undolog_pool_wait_seconds_total", help: "Time waited for a connection of the pool.", kind: counter, value: s.AcquireWait.Seconds()},
 		{name: "undolog_write_groups_total", help: "Transactions that grouped the writes of many callers.", kind: counter, value: float64(s.Groups)},
 		{name: "undolog_grouped_writes_total", help: "Writes in such transactions.", kind: counter, value: float64(s.Grouped)},
+		{name: "undolog_waiters_told_total", help: "Moves of effects that waiters, here or elsewhere, were told of.", kind: counter, value: float64(s.Told)},
+		{name: "undolog_moves_heard_total", help: "Moves of effects that somebody here waited for and was told of.", kind: counter, value: float64(s.Heard)},
 	}
 }
 
