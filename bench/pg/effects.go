@@ -10,6 +10,7 @@ import (
 const (
 	nameInsert = "pgbench: one insert, 100 B"
 	nameDBOS   = "DBOS: a workflow of one step"
+	nameFloor  = "pgx: two inserts of 1 KiB, prepared"
 	nameLog    = "UndoLog: effect"
 	nameReplay = "UndoLog: replay"
 )
@@ -40,6 +41,9 @@ func (b *bench) judge(callers int, ways []way, tallies []*tally) {
 	insert := of[nameInsert]
 	if log := of[nameLog]; log != nil {
 		b.judgeEffects(callers, insert, log, of[nameDBOS])
+		if f := of[nameFloor]; f != nil {
+			b.table.row(fmt.Sprintf("  effects a second to pgx's two inserts: %.2f ×", log.rate()/f.rate()))
+		}
 	}
 	if r := of[nameReplay]; r != nil {
 		b.table.judge("replays a second to pgbench's inserts", r.rate()/insert.rate(), 1)
@@ -66,6 +70,7 @@ func (b *bench) ways(ctx context.Context) ([]way, error) {
 		{"pgbench: one insert, 1 KiB", b.scripted(insertOne, 1000)},
 		{"pgbench: two inserts, 1 KiB each", b.scripted(insertBoth, 1000)},
 		{"pgx: twice BEGIN, SELECT, INSERT, COMMIT", openPlain},
+		{nameFloor, openFloor},
 		{nameLog, effects(onPostgres)},
 		{nameLog + ", through PgBouncer", bounced(effects(onPostgres))},
 		{nameLog + ", on SQLite", effects(b.onSQLite)},

@@ -19,7 +19,7 @@ func TestBench(t *testing.T) {
 		t.Fatalf("%v\n%s", err, &messages)
 	}
 	for _, want := range []string{
-		"fsync on, ", "synchronous_commit on", "CALLERS: 1 ", "pgbench: one insert, 100 B", "pgx: twice BEGIN",
+		"fsync on, ", "synchronous_commit on", "CALLERS: 1 ", "pgbench: one insert, 100 B", "pgx: twice BEGIN", "pgx: two inserts",
 		"UndoLog: effect ", "UndoLog: effect, through PgBouncer", "UndoLog: effect, on SQLite", "  begin", "  settle",
 		"UndoLog: replay ", "UndoLog: replay, through PgBouncer", "UndoLog: effect, empty log", "UndoLog: effect, 1,000 effects", "UndoLog: replay, 1,000 effects",
 		"decoding publication all", "decoding publication moves",

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -17,6 +18,11 @@ import (
 type plain struct{ pool *pgxpool.Pool }
 
 func openPlain(ctx context.Context, db *pgcluster.Database, callers int) (worker, error) {
+	pool, err := openBaseline(ctx, db, callers)
+	return &plain{pool}, err
+}
+
+func openBaseline(ctx context.Context, db *pgcluster.Database, callers int) (*pgxpool.Pool, error) {
 	if err := makeBaseline(ctx, db); err != nil {
 		return nil, err
 	}
@@ -25,8 +31,7 @@ func openPlain(ctx context.Context, db *pgcluster.Database, callers int) (worker
 		return nil, err
 	}
 	config.MaxConns = int32(min(callers, 64))
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	return &plain{pool}, err
+	return pgxpool.NewWithConfig(ctx, config)
 }
 
 func (p *plain) work(ctx context.Context, callers int, d time.Duration) (*tally, error) {
@@ -61,5 +66,31 @@ func (p *plain) effect(ctx context.Context, _ int, _ *stopwatch) error {
 
 func (p *plain) close() error {
 	p.pool.Close()
+	return nil
+}
+
+// floor is the least that any program of pgx does for two durable round trips: a row each, and nothing comes back.
+type floor struct{ pool *pgxpool.Pool }
+
+func openFloor(ctx context.Context, db *pgcluster.Database, callers int) (worker, error) {
+	pool, err := openBaseline(ctx, db, callers)
+	return &floor{pool}, err
+}
+
+func (f *floor) work(ctx context.Context, callers int, d time.Duration) (*tally, error) {
+	return forAWhile(ctx, callers, d, nothing, f.inserts)
+}
+
+func (f *floor) inserts(ctx context.Context, _ int, _ *stopwatch) error {
+	id := uuid.New()
+	if _, err := f.pool.Exec(ctx, `INSERT INTO claim (id, signature, arguments) VALUES ($1, $2, $3)`, id, rand.Text()+rand.Text(), padding); err != nil {
+		return err
+	}
+	_, err := f.pool.Exec(ctx, `INSERT INTO outcome (id, ordinal, answer) VALUES ($1, 1, $2)`, id, padding)
+	return err
+}
+
+func (f *floor) close() error {
+	f.pool.Close()
 	return nil
 }
