@@ -63,38 +63,35 @@ func (c *moveRows) add(row *moveRow) {
 }
 
 var (
-	insertMoves = intoTransition("$1::text") + `
+	insertMoves = intoTransition + `
+	SELECT
+	  n.effect, n.ordinal, n.attempt, COALESCE(n.at, $2::timestamptz, now()), n.is_error, $1::text,
+	  n.state::undolog.state, n.owner, n.by, n.reason, n.continuation, n.answer_kind, n.answer
 	FROM unnest(
 	  $3::uuid[], $4::integer[], $5::integer[], $6::timestamptz[],
-	  $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::boolean[], $14::bytea[])` + ifNext("")
+	  $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::boolean[], $14::bytea[])
+	  AS n(effect, ordinal, attempt, at, state, owner, by, reason, continuation, answer_kind, is_error, answer)` + ifNext
 
-	// insertOneMove is the same for one row, and insertMoveAlone a whole transaction.
-	insertOneMove = intoTransition("$1::text") + `
-	FROM (VALUES (` + oneMove + `))` + ifNext("")
-	insertMoveAlone = intoTransition("n.tenant") + `
-	FROM (VALUES (` + inOwnName + `,` + oneMove + `))` + ifNext("tenant, lock_timeout, ")
+	// insertOneMove is the same for one row, and insertMoveAlone a whole transaction, which says in the tenant's own
+	// column what queueTenant says before others.
+	insertOneMove   = intoTransition + oneMove(`$1::text`) + ifNext
+	insertMoveAlone = intoTransition + oneMove(setOwnTenant) + ifNext
 )
 
-const oneMove = `
-	  $3::uuid, $4::integer, $5::integer, $6::timestamptz,
-	  $7::text, $8::text, $9::text, $10::text, $11::text, $12::text, $13::boolean, $14::bytea`
-
-// intoTransition inserts rows n as the tenant.
-func intoTransition(tenant string) string {
-	return `
+const (
+	intoTransition = `
 	INSERT INTO undolog.transition (
-	  effect, ordinal, attempt, at, is_error, tenant, state, owner, by, reason, continuation, answer_kind, answer)
-	SELECT
-	  n.effect, n.ordinal, n.attempt, COALESCE(n.at, $2::timestamptz, now()), n.is_error, ` + tenant + `,
-	  n.state::undolog.state, n.owner, n.by, n.reason, n.continuation, n.answer_kind, n.answer`
-}
-
-// ifNext names the columns of n, of which these come first.
-func ifNext(first string) string {
-	return `
-	  AS n(` + first + `effect, ordinal, attempt, at, state, owner, by, reason, continuation, answer_kind, is_error, answer)
+	  effect, ordinal, attempt, at, is_error, tenant, state, owner, by, reason, continuation, answer_kind, answer)`
+	ifNext = `
 	ON CONFLICT (effect, ordinal) DO NOTHING
 	RETURNING effect, ordinal, at`
+)
+
+func oneMove(tenant string) string {
+	return `
+	VALUES (
+	  $3::uuid, $4::integer, $5::integer, COALESCE($6::timestamptz, $2::timestamptz, now()), $13::boolean, ` + tenant + `,
+	  $7::text::undolog.state, $8::text, $9::text, $10::text, $11::text, $12::text, $14::bytea)`
 }
 
 // insert returns the statement for one tenant's moves; won is told of each that was inserted.

@@ -3,7 +3,9 @@ package postgres
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"hash/fnv"
+	"regexp"
 	"time"
 
 	"github.com/google/uuid"
@@ -81,41 +83,43 @@ func (c *effectRows) add(row *effectRow, place int) {
 	c.sure = append(c.sure, row.sure)
 }
 
-// insertEffects claims what can be claimed, and returns what it was. A call that is not sure is inserted
-// only when nothing is known of it, by signature or as a look-alike: most calls are new, and to ask first
-// would be a round trip for each. The constraint would say by itself that a signature is known, but only to a
-// transaction that has taken a number, and so is written to the WAL, where a replay writes nothing. The questions
-// are scalar on purpose: each is a look into an index for each row, under every plan, where an anti-join may
-// become a scan of the table while statistics are young.
+// insertEffects claims what can be claimed, and returns what it was. That a signature is known the constraint says.
+// A call that is not sure is inserted only when no look-alike is known either: most calls are new, and to ask first
+// would be a round trip for each. The questions are scalar on purpose: each is a look into an index for each row,
+// under every plan, where an anti-join may become a scan of the table while statistics are young.
 var (
-	insertEffects = intoEffect("$1::text") + `
-	FROM unnest(
+	insertEffects = intoEffect + `
+	FROM (SELECT $1::text AS tenant) o
+	CROSS JOIN unnest(
 	  $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::timestamptz[], $10::integer[],
 	  $11::bytea[], $12::bytea[], $13::bytea[], $14::bytea[],
 	  $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[], $21::text[], $22::text[],
 	  $23::text[], $24::text[], $25::text[], $26::text[], $27::text[], $28::text[], $29::text[],
-	  $30::bytea[], $31::boolean[])` + ifNew("")
+	  $30::bytea[], $31::boolean[])
+	  AS n(id, place, caller, run_hash, lease, timeout, at, generation,
+	       signature, window_signature, args_digest, complete,
+	       principal, session, trace, server, tool, tier, rule, scope,
+	       key, run, occurrence, policy, source, lookalike_of, owner,
+	       arguments, sure)
+	WHERE n.sure OR ` + noKeyed + ` AND (n.rule = 'window' OR ` + noUnkeyed + `)` + ifFirst
 
 	// insertEffect is the same for one row, which costs the server half as much.
-	insertEffect = intoEffect("$1::text") + `
-	FROM (VALUES (` + oneEffect + `))` + ifNew("")
+	insertEffect = oneEffect(intoEffect + `
+	FROM (SELECT $1::text AS tenant) o
+	WHERE n.sure OR ` + noKeyed + ` AND (n.rule = 'window' OR ` + noUnkeyed + `)` + ifFirst)
 
-	// insertEffectAlone is a whole transaction: it says itself what queueTenant says before others. The values are
-	// there before anything is asked or written by them.
-	insertEffectAlone = intoEffect("n.tenant") + `
-	FROM (VALUES (` + inOwnName + `,` + oneEffect + `))` + ifNew("tenant, lock_timeout, ")
+	// The others are whole transactions: they say themselves what queueTenant says before others. Each asks what
+	// its row depends on, because a question costs as much to make ready as to ask.
+	insertSureAlone = oneEffect(intoEffect + inOwnName + `
+	WHERE n.sure IS NOT NULL` + ifFirst)
+	insertWindowAlone = oneEffect(intoEffect + inOwnName + `
+	WHERE ` + afterwards(`n.sure OR `+noKeyed) + ifFirst)
+	insertKeyedAlone = oneEffect(intoEffect + inOwnName + `
+	WHERE ` + afterwards(`n.sure OR `+noKeyed+` AND `+noUnkeyed) + ifFirst)
 )
 
-const oneEffect = `
-	  $3::uuid, $4::bigint, $5::bigint, $6::bigint, $7::bigint, $8::bigint, $9::timestamptz, $10::integer,
-	  $11::bytea, $12::bytea, $13::bytea, $14::bytea,
-	  $15::text, $16::text, $17::text, $18::text, $19::text, $20::text, $21::text, $22::text,
-	  $23::text, $24::text, $25::text, $26::text, $27::text, $28::text, $29::text,
-	  $30::bytea, $31::boolean`
-
-// intoEffect inserts rows n as the tenant.
-func intoEffect(tenant string) string {
-	return `
+// intoEffect inserts rows n of the tenant of o.
+const intoEffect = `
 	INSERT INTO undolog.effect (
 	  id, seq, caller, run_hash, created_at, lease_until, timeout_at, generation, signature, window_signature,
 	  args_digest, complete, tenant, principal, session, trace, server, tool, tier, rule, scope,
@@ -126,27 +130,55 @@ func intoEffect(tenant string) string {
 	  COALESCE(n.at, $2::timestamptz, now()) + n.lease * interval '1 microsecond',
 	  COALESCE(n.at, $2::timestamptz, now()) + n.timeout * interval '1 microsecond',
 	  n.generation, n.signature, n.window_signature,
-	  n.args_digest, n.complete, ` + tenant + `, n.principal, n.session, n.trace, n.server, n.tool,
+	  n.args_digest, n.complete, o.tenant, n.principal, n.session, n.trace, n.server, n.tool,
 	  n.tier::undolog.tier, n.rule::undolog.rule, n.scope,
 	  n.key, n.run, n.occurrence, n.policy, n.source, n.lookalike_of, 'claimed', n.owner, n.arguments`
-}
 
-// ifNew names the columns of n, of which these come first.
-func ifNew(first string) string {
-	return `
-	  AS n(` + first + `id, place, caller, run_hash, lease, timeout, at, generation,
-	       signature, window_signature, args_digest, complete,
-	       principal, session, trace, server, tool, tier, rule, scope,
-	       key, run, occurrence, policy, source, lookalike_of, owner,
-	       arguments, sure)
-	WHERE n.sure
-	   OR (SELECT true FROM undolog.effect e WHERE e.signature = n.signature LIMIT 1) IS NULL
-	  AND (SELECT true FROM undolog.effect e
-	       WHERE e.window_signature = n.window_signature AND e.rule IN ('key', 'run') LIMIT 1) IS NULL
-	  AND (n.rule = 'window'
-	       OR (SELECT true FROM undolog.effect e WHERE e.signature = n.window_signature LIMIT 1) IS NULL)
+const (
+	// noKeyed says that no equal call is known by a key or a run.
+	noKeyed = `(
+	    SELECT true FROM undolog.effect e
+	    WHERE e.window_signature = n.window_signature AND e.rule IN ('key', 'run') LIMIT 1) IS NULL`
+	// noUnkeyed says that none is known without.
+	noUnkeyed = `(SELECT true FROM undolog.effect e WHERE e.signature = n.window_signature LIMIT 1) IS NULL`
+	ifFirst   = `
 	ON CONFLICT DO NOTHING
 	RETURNING id, seq, created_at`
+)
+
+// effectValues are the columns of n and their types, from $3 on.
+var effectValues = []struct{ name, of string }{
+	{"id", "uuid"}, {"place", "bigint"}, {"caller", "bigint"}, {"run_hash", "bigint"}, {"lease", "bigint"}, {"timeout", "bigint"},
+	{"at", "timestamptz"}, {"generation", "integer"},
+	{"signature", "bytea"}, {"window_signature", "bytea"}, {"args_digest", "bytea"}, {"complete", "bytea"},
+	{"principal", "text"}, {"session", "text"}, {"trace", "text"}, {"server", "text"}, {"tool", "text"}, {"tier", "text"},
+	{"rule", "text"}, {"scope", "text"}, {"key", "text"}, {"run", "text"}, {"occurrence", "text"}, {"policy", "text"},
+	{"source", "text"}, {"lookalike_of", "text"}, {"owner", "text"}, {"arguments", "bytea"}, {"sure", "boolean"},
+}
+
+var columnOfN = regexp.MustCompile(`\bn\.\w+`)
+
+// oneEffect is a statement whose only row n is parameters: that is no table to the server, which need not scan it.
+func oneEffect(sql string) string {
+	return columnOfN.ReplaceAllStringFunc(sql, func(column string) string {
+		for i, v := range effectValues {
+			if "n."+v.name == column {
+				return fmt.Sprintf("$%d::%s", i+3, v.of)
+			}
+		}
+		panic("no parameter for " + column)
+	})
+}
+
+// alone is the statement by which this row is a whole transaction.
+func (row *effectRow) alone() string {
+	switch r := row.record; {
+	case row.sure || r.Rule == effect.RuleNone:
+		return insertSureAlone
+	case r.Rule == effect.RuleWindow:
+		return insertWindowAlone
+	}
+	return insertKeyedAlone
 }
 
 // insert returns the statement for one tenant's rows; won is told of each that was inserted.
@@ -164,7 +196,7 @@ func (c *effectRows) insert(tenant string, now pgtype.Timestamptz, won func(id u
 	}
 }
 
-// insert returns the statement for this row, which is insertEffect or insertEffectAlone.
+// insert returns the statement for this row, which is insertEffect or alone.
 func (row *effectRow) insert(sql, tenant string, now pgtype.Timestamptz, won func(id uuid.UUID, seq int64, at time.Time)) statement {
 	r := row.record
 	return statement{

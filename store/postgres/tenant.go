@@ -54,9 +54,19 @@ const setTenant = `
 	       set_config('enable_seqscan', set_config('enable_bitmapscan', 'off', true), true), set_config('lock_timeout', '2s', true),
 	       now()`
 
-// inOwnName are the values with which a statement that is a transaction of its own says what queueTenant says:
-// the tenant, and how long to wait for others. How it is planned the connection must say.
-const inOwnName = `set_config('undolog.tenant', $1, true), set_config('lock_timeout', '2s', true)`
+// setOwnTenant has a statement that is a transaction of its own set the tenant by the first value that it computes. How it is
+// planned, and how long it waits for others, the connection must say.
+const setOwnTenant = `set_config('undolog.tenant', $1, true)`
+
+// inOwnName is the table o of such a statement: its row is there, and the tenant set, before anything is asked
+// afterwards.
+const inOwnName = `
+	FROM (SELECT ` + setOwnTenant + ` AS tenant OFFSET 0) o`
+
+// afterwards is a condition that the server cannot take for one that depends on no row, to be asked first.
+func afterwards(condition string) string {
+	return `CASE WHEN o.tenant IS NOT NULL THEN ` + condition + ` END`
+}
 
 func queue(b *pgx.Batch, st statement) {
 	q := b.Queue(st.sql, st.args...)

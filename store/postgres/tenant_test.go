@@ -212,7 +212,7 @@ func TestSchema_RowsAreFinal(t *testing.T) {
 	assertHistory(t, d, claim, effect.StateClaimed, effect.StateCommitted)
 }
 
-// What a table's CHECKs would say is said by triggers; see migration 2.
+// What a table's CHECKs would say is said by its policy; see migration 4.
 func TestSchema_UnsoundRowsAreRefused(t *testing.T) {
 	db := pgtest.New(t)
 	d := open(t, db.URL, nil)
@@ -243,9 +243,9 @@ func TestSchema_UnsoundRowsAreRefused(t *testing.T) {
 				execute(t, conn, insert)
 			} else {
 				execute(t, conn, `UPDATE changed SET `+change)
-				const checkViolation = "23514"
+				const policyViolation = "42501"
 				_, err := conn.Exec(t.Context(), insert)
-				if refusal, ok := errors.AsType[*pgconn.PgError](err); !ok || refusal.Code != checkViolation {
+				if refusal, ok := errors.AsType[*pgconn.PgError](err); !ok || refusal.Code != policyViolation {
 					t.Errorf("%s with %s: %v", table, change, err)
 				}
 			}

@@ -110,7 +110,7 @@ func (t turns) take(n int64) { t[n] = alone }
 // share adds a lock that any number hold who share it.
 func (t turns) share(n int64) { t[n] = t[n] || shared }
 
-// lock waits for all of them.
+// lock waits for all of them, however long others have them: they are waited for by many, and not forgotten.
 func (t turns) lock(ctx context.Context, tx pgx.Tx) error {
 	numbers := slices.Sorted(maps.Keys(t))
 	modes := make([]bool, len(numbers))
@@ -119,7 +119,8 @@ func (t turns) lock(ctx context.Context, tx pgx.Tx) error {
 	}
 	_, err := tx.Exec(ctx, `
 		SELECT CASE WHEN l.alone THEN pg_advisory_xact_lock(l.number)::text ELSE pg_advisory_xact_lock_shared(l.number)::text END
-		FROM unnest($1::bigint[], $2::boolean[]) AS l(number, alone)`, numbers, modes)
+		FROM (SELECT set_config('lock_timeout', '0', true) OFFSET 0) patient
+		CROSS JOIN unnest($1::bigint[], $2::boolean[]) AS l(number, alone)`, numbers, modes)
 	return err
 }
 

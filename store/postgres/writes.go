@@ -66,9 +66,24 @@ func (w *writes) try(ctx context.Context, group []*write) error {
 	defer cancel()
 	w.sent.Add(1)
 	w.rows.Add(int64(len(group)))
+	if len(group) == 1 && w.driver.mode.isTuned() {
+		return w.tryAlone(ctx, group[0])
+	}
 	var b pgx.Batch
 	w.fill(&b, group)
 	return w.driver.pool.SendBatch(ctx, &b).Close()
+}
+
+// tryAlone sends a write as one statement.
+func (w *writes) tryAlone(ctx context.Context, r *write) error {
+	st := r.alone(w.driver.clock.param())
+	rows, err := w.driver.pool.Query(ctx, st.sql, st.args...)
+	if err != nil {
+		return err
+	}
+	err = st.read(rows)
+	rows.Close()
+	return cmp.Or(err, rows.Err())
 }
 
 // fill queues the statements of a group: for each tenant its effects, then its moves, all in an order that
@@ -88,13 +103,9 @@ func (w *writes) fill(b *pgx.Batch, group []*write) {
 
 func (w *writes) fillTenant(b *pgx.Batch, group []*write) {
 	tenant, now := group[0].tenant, w.driver.clock.param()
-	if len(group) == 1 && w.driver.mode.isTuned() {
-		queue(b, group[0].insert(insertEffectAlone, insertMoveAlone, now))
-		return
-	}
 	queueTenant(b, tenant)
 	if len(group) == 1 {
-		queue(b, group[0].insert(insertEffect, insertOneMove, now))
+		queue(b, group[0].insert(now))
 		return
 	}
 	effects, moves := map[uuid.UUID]*write{}, map[moveKey]*write{}
@@ -119,12 +130,27 @@ func (w *writes) fillTenant(b *pgx.Batch, group []*write) {
 }
 
 // insert is the statement of a write with no other of its tenant's beside it.
-func (r *write) insert(intoEffect, intoTransition string, now pgtype.Timestamptz) statement {
+func (r *write) insert(now pgtype.Timestamptz) statement {
+	if r.effect != nil {
+		return r.statement(insertEffect, now)
+	}
+	return r.statement(insertOneMove, now)
+}
+
+// alone is the statement of a write that is a transaction.
+func (r *write) alone(now pgtype.Timestamptz) statement {
+	if r.effect != nil {
+		return r.statement(r.effect.alone(), now)
+	}
+	return r.statement(insertMoveAlone, now)
+}
+
+func (r *write) statement(sql string, now pgtype.Timestamptz) statement {
 	r.won = false // it may have been tried before
 	if r.effect != nil {
-		return r.effect.insert(intoEffect, r.tenant, now, func(_ uuid.UUID, seq int64, at time.Time) { r.win(seq, at) })
+		return r.effect.insert(sql, r.tenant, now, func(_ uuid.UUID, seq int64, at time.Time) { r.win(seq, at) })
 	}
-	return r.move.insert(intoTransition, r.tenant, now, func(_ moveKey, at time.Time) { r.win(0, at) })
+	return r.move.insert(sql, r.tenant, now, func(_ moveKey, at time.Time) { r.win(0, at) })
 }
 
 func (r *write) win(seq int64, at time.Time) { r.won, r.seq, r.at = true, seq, at }
