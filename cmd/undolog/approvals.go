@@ -30,6 +30,10 @@ made.`,
 				if err != nil {
 					return err
 				}
+				if len(list) == 0 && !asJSON && !digests {
+					fmt.Fprintf(cmd.OutOrStdout(), "nothing of tenant %s waits for approval\n", tenantFlag(cmd))
+					return nil
+				}
 				return printApprovals(cmd.OutOrStdout(), list, log.Now(), asJSON, digests)
 			})
 		},
@@ -57,13 +61,10 @@ func printApprovals(w io.Writer, list []*effect.Record, now time.Time, asJSON, d
 			})
 		}
 	}
-	switch {
-	case len(list) == 0 && !asJSON && !digests:
-		fmt.Fprintln(w, "nothing waits for approval")
-	case len(rows) > 0:
-		return approvalColumns(w).print(rows)
+	if len(rows) == 0 {
+		return nil
 	}
-	return nil
+	return approvalColumns(w).print(rows)
 }
 
 func approvalColumns(w io.Writer) *columns {

@@ -89,7 +89,7 @@ func TestDecide_secondSayIsToldOfTheFirst(t *testing.T) {
 		step{[]string{"approve", id, "--by", "user:eve"}, exitOK, "already approved by user:bob at"},
 		step{[]string{"deny", id, "--by", "user:eve", "--reason", "no"}, exitConflict, "already approved by user:bob at"},
 		step{[]string{"withdraw", id, "--by", "user:bob", "--reason", "wrong one"}, exitOK, "withdrawn"},
-		step{[]string{"approvals"}, exitOK, "nothing waits"},
+		step{[]string{"approvals"}, exitOK, "waits for approval"},
 		step{[]string{"show", id}, exitOK, "wrong one"},
 		step{[]string{"reopen", id, "--reason", "right after all"}, exitOK, "decided again until"},
 		step{[]string{"extend", id, "--for", "48h"}, exitOK, "can be decided until"},

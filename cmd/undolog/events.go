@@ -27,7 +27,7 @@ func eventsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "List what happened beside the effects: refused calls, replays, tools that changed",
-		Long: `List events, the newest last: what was noted without that an effect moved. A call that the policy denies, that
+		Long: `List events, the newest last: what was noted beside the moves of effects. A call that the policy denies, that
 is over a limit or in conflict with another is "refused", also where no effect was begun; "stopped" are operations
 that any interceptor stopped, with its reason. Of equal ones within a minute the first is noted, and then how
 many more there were.`,
@@ -74,7 +74,7 @@ func runEvents(cmd *cobra.Command, f *eventsFlags) error {
 		case f.json:
 			return printEventsJSON(cmd.OutOrStdout(), list)
 		case len(list) == 0:
-			fmt.Fprintln(cmd.OutOrStdout(), "there is no such event")
+			fmt.Fprintf(cmd.OutOrStdout(), "tenant %s has no such event\n", tenantFlag(cmd))
 			return nil
 		}
 		return printEvents(cmd.OutOrStdout(), list)

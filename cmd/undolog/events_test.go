@@ -24,7 +24,7 @@ func TestEvents_ListsRefusedCalls(t *testing.T) {
 		step{[]string{"events", "--kind", "refused,stopped"}, exitOK, "acme/no-wipe"},
 		step{[]string{"events", "--kind", "refuse"}, exitUsage, "want some of refused, stopped"},
 		step{[]string{"events", "--json", "--tool", "refund", "--limit", "1"}, exitOK, `"more":48`},
-		step{[]string{"events", "--tool", "wire"}, exitOK, "there is no such event"},
+		step{[]string{"events", "--tool", "wire"}, exitOK, "tenant default has no such event"},
 		step{[]string{"report", "--json"}, exitOK, `"refused":49`},
 	)
 	if out, _ := said(t, "--db", db, "events", "--kind", "refused", "--since", "1h"); strings.Contains(out, "replayed") || strings.Count(out, "refund") != 2 {

@@ -73,8 +73,8 @@ func runGrant(cmd *cobra.Command, f *grantFlags) error {
 		if !made.ExpiresAt.IsZero() {
 			until = "until " + localTime(made.ExpiresAt)
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "grant %s: %s on %s %s; \"undolog grant revoke %s\" ends it\n",
-			made.ID, grantWords(made), printable(made.Server), until, made.ID)
+		fmt.Fprintf(cmd.OutOrStdout(), "grant %s: %s on %s %s; \"undolog grant revoke\" ends it\n",
+			made.ID, grantWords(made), printable(made.Server), until)
 		return nil
 	})
 }
@@ -170,7 +170,7 @@ func grantListCommand() *cobra.Command {
 func printGrants(cmd *cobra.Command, grants []*effect.Grant, now time.Time, asJSON bool) error {
 	w := cmd.OutOrStdout()
 	if len(grants) == 0 && !asJSON {
-		fmt.Fprintln(w, "there is no standing grant")
+		fmt.Fprintf(w, "tenant %s has no standing grant\n", tenantFlag(cmd))
 		return nil
 	}
 	rows := [][]string{{"GIVEN", "HOLDS", "BY", "SERVER", "CALLS", "FOR", "ID"}}
@@ -226,7 +226,7 @@ func grantRevokeCommand() *cobra.Command {
 				g, revoked, err := log.Revoke(cmd.Context(), tenantFlag(cmd), args[0], by, f.reason)
 				switch {
 				case err != nil:
-					return notThereGrant(args[0], err)
+					return notThereGrant(tenantFlag(cmd), args[0], err)
 				case !revoked:
 					fmt.Fprintf(cmd.OutOrStdout(), "grant %s was revoked before, by %s at %s\n", g.ID, g.RevokedBy, localTime(g.RevokedAt))
 				default:

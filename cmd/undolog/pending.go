@@ -40,7 +40,7 @@ doubt are named that "undolog resolve --probe" can look up.`,
 				case asJSON:
 					return newLogPrinter(cmd.OutOrStdout(), true, log.Now).print(list)
 				case len(list) == 0:
-					fmt.Fprintln(cmd.OutOrStdout(), "nothing is pending")
+					fmt.Fprintf(cmd.OutOrStdout(), "nothing of tenant %s is pending\n", tenantFlag(cmd))
 				}
 				w := &waits{now: log.Now(), probed: probedBy(cmd, log, policy)}
 				return w.print(cmd.OutOrStdout(), list)

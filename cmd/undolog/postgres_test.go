@@ -32,7 +32,7 @@ func TestRun_onPostgres(t *testing.T) {
 	saying(exitOK, "is at version", "migrate", "up")
 	saying(exitOK, "0001_", "migrate", "status")
 	saying(exitOK, "no effects of tenant default in postgres://", "log")
-	saying(exitOK, "nothing is pending", "pending")
+	saying(exitOK, "nothing of tenant default is pending", "pending")
 	saying(exitNotFound, `"undolog log"`, "show", missing)
 	saying(exitNotFound, `"undolog log"`, "again", missing)
 }

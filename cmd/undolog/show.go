@@ -167,10 +167,12 @@ func reasonOf(reason string) string {
 }
 
 func identityLine(r *effect.Record) string {
-	switch r.Rule {
-	case effect.RuleNone:
+	switch {
+	case r.Tier == effect.TierRead:
+		return "none: a read is never matched"
+	case r.Rule == effect.RuleNone:
 		return "none: nothing said who calls, so it is never matched"
-	case effect.RuleWindow:
+	case r.Rule == effect.RuleWindow:
 		return fmt.Sprintf("window: caller, server, tool and arguments  %s", r.Signature)
 	}
 	return fmt.Sprintf("%s %q  %s", r.Rule, r.Scope, r.Signature)

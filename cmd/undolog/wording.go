@@ -31,12 +31,12 @@ func notThere(cmd *cobra.Command, id string, err error) error {
 		tenantFlag(cmd), id, place)}
 }
 
-// notThereGrant puts in words that the log has no grant of that id.
-func notThereGrant(id string, err error) error {
+// notThereGrant puts in words that the tenant has no grant of that id.
+func notThereGrant(tenant, id string, err error) error {
 	if !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	return &saidError{cause: err, text: fmt.Sprintf("there is no grant %s: \"undolog grant list --all\" lists what there is", id)}
+	return &saidError{cause: err, text: fmt.Sprintf("tenant %s has no grant %s: \"undolog grant list --all\" lists what there is", tenant, id)}
 }
 
 // notResolved puts in words why a person cannot settle an effect.
@@ -51,7 +51,7 @@ func notResolved(err error, now time.Time) error {
 	case effect.StateClaimed:
 		text = fmt.Sprintf("effect %s is under way: wait for its outcome; nothing was changed", conflict.ID)
 	case effect.StateCommitted:
-		text += fmt.Sprintf("; \"undolog again %s\" lets the same call run once more", conflict.ID)
+		text += fmt.Sprintf("; \"undolog again %s\" lets the same call run once more", conflict.Record.Reference())
 	}
 	return &saidError{text, err}
 }
@@ -63,7 +63,7 @@ func notAgain(err error, now time.Time) error {
 		return err
 	}
 	state := conflict.Record.StateAt(now)
-	text := fmt.Sprintf("effect %s is %s: settle it first with \"undolog resolve %s\"", conflict.ID, state, conflict.ID)
+	text := fmt.Sprintf("effect %s is %s: settle it first with \"undolog resolve %s\"", conflict.ID, state, conflict.Record.Reference())
 	switch {
 	case conflict.Record.Tier == effect.TierRead:
 		text = fmt.Sprintf("effect %s is a read: equal calls always run, there is nothing to allow", conflict.ID)
