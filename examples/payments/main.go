@@ -40,7 +40,7 @@ func parseFlags() *options {
 	o := &options{initial: faults.Set{}}
 	flag.StringVar(&o.ledger, "ledger", "payments.jsonl", "`FILE` to which effects are appended")
 	flag.StringVar(&o.faults, "faults", "", "control `FILE`, read at each call (default: the ledger's name and .faults)")
-	flag.Func("fault", "`TOOL=RULE` to start with, unless the control file is there already", o.addFault)
+	flag.Func("fault", "`TOOL=RULE` to start with, such as charge={\"after\":\"kill\",\"times\":1}, unless the control file is there already", o.addFault)
 	flag.BoolVar(&o.honourKeys, "honour-keys", false, "answer a repeated idempotency key with the first effect")
 	flag.BoolVar(&o.noSync, "no-sync", false, "do not sync the ledger after each effect")
 	flag.StringVar(&o.http, "http", "", "serve Streamable HTTP on `ADDR` and not stdio")

@@ -34,7 +34,7 @@ func (d *Driver) checkServer(ctx context.Context) error {
 	case err != nil:
 		return err
 	case superuser:
-		return fmt.Errorf("%w: %s is a superuser; make one that is none and use it: CREATE ROLE undolog LOGIN PASSWORD '…'; ALTER DATABASE %s OWNER TO undolog", errUnbound, role, database)
+		return fmt.Errorf("%w: %s is a superuser; make one that is none and use it: CREATE ROLE undolog LOGIN PASSWORD '…'; ALTER DATABASE %s OWNER TO undolog; to a schema that is there already it needs the GRANTs of docs/postgres.md", errUnbound, role, database)
 	case bypasses:
 		return fmt.Errorf("%w: %s may bypass it; as a superuser run: ALTER ROLE %s NOBYPASSRLS", errUnbound, role, role)
 	case reads:
