@@ -4,8 +4,10 @@
 package effectjson
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
+	"unicode/utf8"
 
 	"github.com/undolog/undolog/effect"
 )
@@ -139,10 +141,14 @@ func EventOf(ev *effect.Event) Event {
 	return Event{At: ev.At, Kind: ev.Kind, Detail: Raw(ev.Detail)}
 }
 
-// Raw is JSON as the log has it; nil when it was taken away.
+// Raw is JSON as the log has it; nil when it was taken away. The log has what a server sent, byte for byte, and
+// that may not be UTF-8: whoever reads our JSON gets U+FFFD in place of such bytes.
 func Raw(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 {
 		return nil
+	}
+	if !utf8.Valid(raw) {
+		return bytes.ToValidUTF8(raw, []byte("\uFFFD"))
 	}
 	return raw
 }

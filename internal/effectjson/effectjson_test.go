@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/internal/effectjson"
@@ -32,5 +33,17 @@ func TestOf_LeavesOutWhatIsNotThere(t *testing.T) {
 		if strings.Contains(string(text), `"`+absent+`"`) {
 			t.Errorf("%s stands in %s", absent, text)
 		}
+	}
+}
+
+// A server may answer with bytes that are no UTF-8, and the log has them as they came.
+func TestOf_IsUTF8WhateverTheServerSent(t *testing.T) {
+	r := &effect.Record{ID: "e-1", Answer: effect.Answer{Kind: effect.AnswerResult, Body: json.RawMessage("{\"text\":\"a\xff\xfeb\"}")}}
+	text, err := json.Marshal(effectjson.Of(r, time.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !utf8.Valid(text) || !strings.Contains(string(text), "{\"text\":\"a\uFFFDb\"}") {
+		t.Errorf("an effect is %q", text)
 	}
 }
