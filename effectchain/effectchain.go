@@ -4,6 +4,8 @@
 //	c, err := effectchain.New(ei, &effectchain.Options{Server: "bank"})
 //	if err != nil { … }
 //	server.AddReceivingMiddleware(c.Middleware(nil))
+//	…
+//	ei.Close() // when the chain has been drained, before the log
 //
 // An interceptor's two phases do not show every end of a call: a target's error, a lost answer, a call
 // that another interceptor stopped after it was claimed, an answer that did not arrive. The chain sees

@@ -15,6 +15,8 @@
 //	ei := effectinterceptor.New(log, &effectinterceptor.Options{Policy: policy})
 //	host := interceptors.NewServer(nil)
 //	if err := ei.Register(host, effectinterceptor.ForeignEngine); err != nil { … }
+//	…
+//	ei.Close() // before the log
 //
 // The package knows nothing of engines: what an engine sees of a dispatch beyond the response phase
 // (an error answer, a lost one, an abort) it tells by Settled and Delivered, by exchange id. A foreign

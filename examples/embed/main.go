@@ -47,6 +47,7 @@ func run(ctx context.Context, path string, transport mcp.Transport) (err error) 
 	defer func() { err = errors.Join(err, effects.Close()) }()
 
 	ei := effectinterceptor.New(effects, &effectinterceptor.Options{Policy: policy(), Delivery: true, Logger: logger})
+	defer ei.Close()
 	c, err := effectchain.New(ei, &effectchain.Options{Server: "bank", Logger: logger})
 	if err != nil {
 		return err
