@@ -21,7 +21,7 @@ import (
 
 const whole = `
 version: 1
-deadline: 20s
+deadline: 1m20s
 hosts:
   - name: pii
     url: https://pii.example.com/mcp
@@ -50,8 +50,8 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Deadline != 20*time.Second {
-		t.Errorf("deadline %v, want 20s", f.Deadline)
+	if f.Deadline != 80*time.Second {
+		t.Errorf("deadline %v, want 1m20s", f.Deadline)
 	}
 	open := true
 	want := &chain.HostPolicy{
@@ -94,6 +94,7 @@ func TestParse_SaysWhereAndWhat(t *testing.T) {
 		{"no deadline at all", "version: 1\ndeadline: 0s\n", "chain.yaml:2:11: deadline must be longer than nothing"},
 		{"an event of older drafts", host("    command: [x]\n    interceptors:\n      i: {hooks: [{events: [\"*/response\"], phase: response}]}\n"), `*/response is a name of older drafts: write "*" with phase response`},
 		{"an odd duration", host("    command: [x]\n    timeout: soon\n"), "it must be a duration such as 500ms"},
+		{"an empty duration", host("    command: [x]\n    timeout: \"\"\n"), "timeout"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
