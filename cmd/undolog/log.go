@@ -32,7 +32,7 @@ func logCommand() *cobra.Command {
 States: awaiting_approval (not sent until a person approves), denied, expired (nobody decided in time), void
 (approved, and not used in time or no longer allowed), claimed (under way), waiting (the tool asked for another
 round or gave a task), committed, failed (answered: not applied), released (never sent), in_doubt (sent, and no
-answer known). Calls that the policy denies or a limit refuses are no effects; "undolog report" counts them.
+answer known). Calls that the policy denies or a limit refuses are no effects: "undolog events" lists them.
 The answer is a result, a result that says isError, or a JSON-RPC error. A narrow terminal gets fewer columns.
 Times are of your own time zone; with --json they are UTC.`,
 		Example: `  undolog log --since 24h --state in_doubt

@@ -73,7 +73,7 @@ func poolMetrics(s postgres.Stats) []metric {
 		{name: "undolog_write_groups_total", help: "Transactions that grouped the writes of many callers.", kind: counter, value: float64(s.Groups)},
 		{name: "undolog_grouped_writes_total", help: "Writes in such transactions.", kind: counter, value: float64(s.Grouped)},
 		{name: "undolog_waiters_told_total", help: "Moves of effects that waiters, here or elsewhere, were told of.", kind: counter, value: float64(s.Told)},
-		{name: "undolog_moves_heard_total", help: "Moves of effects that somebody here waited for and was told of.", kind: counter, value: float64(s.Heard)},
+		{name: "undolog_moves_heard_total", help: "Notifications of moved effects that came while somebody here waited, of whatever effects.", kind: counter, value: float64(s.Heard)},
 	}
 }
 

@@ -134,7 +134,7 @@ type Stats struct {
 	Acquired                                   int64         // connections taken from the pool
 	AcquireWait                                time.Duration // in all, waiting for one
 	Groups, Grouped                            int64         // transactions of grouped writes, and writes in them
-	Told, Heard                                int64         // moves that waiters elsewhere were told of, and that others told of
+	Told, Heard                                int64         // moves that waiters were told of, and notifications of such that came
 }
 
 // Stats returns the counts of now.
