@@ -123,7 +123,7 @@ type Event struct {
 const (
 	EventDelivered    = "delivered"           // the answer reached its agent
 	EventReplayed     = "replayed"            // a call was answered from the record
-	EventRefused      = "refused"             // a call was stopped: a conflict, or a person must say so first
+	EventRefused      = "refused"             // a call was stopped, and nobody was asked: a conflict, a limit, a denial
 	EventAgain        = "again"               // a person allowed one more run
 	EventAgainUsed    = "again_used"          // and it was used
 	EventUnmatched    = "unmatched_response"  // a response answers no call that is known

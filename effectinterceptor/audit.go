@@ -33,7 +33,8 @@ type Stop struct {
 	Reason    string // MUST NOT hold payloads; secrets that are known are taken out of it
 }
 
-// Stopped records a stop, as an event, a moment later; of many equal ones within a minute their number. It is for an engine's own report.
+// Stopped records a stop, as an event, a moment later; of many equal ones within a minute their number. It is for
+// an engine's own report.
 func (i *Interceptors) Stopped(s Stop) {
 	i.refused.add(effect.Event{
 		At: i.opts.Now(), Tenant: firstOf(s.Tenant, i.opts.Tenant), Kind: effect.EventStopped, Principal: s.Principal,

@@ -67,7 +67,7 @@ func (c *core) hold(ctx context.Context, g *governed, x *chain.Exchange, p *chai
 	}
 	defer c.held.Add(-1)
 	if c.held.Add(1) > int64(c.opts.MaxHeld) {
-		c.logger.Warn("call not held: too many are", slog.Int("held", c.opts.MaxHeld))
+		c.logger.WarnContext(ctx, "call not held: too many are", slog.Int("held", c.opts.MaxHeld))
 		return false
 	}
 	if g.wait.until.IsZero() {

@@ -8,9 +8,10 @@ import (
 )
 
 // UnmarshalJSON reads a descriptor, older spellings too: a single hook, the phase "both", the events "*/request"
-// and "*/response" and the mode "enforce" come out in today's form, the mode empty when it is active. It is an error when there is no name,
-// when the type or the mode is not known, and when there is no telling where it hooks. Whatever else cannot be
-// read is as if it were absent: an interceptor that was left out for it would be a guard that fails open.
+// and "*/response" and the mode "enforce" come out in today's form, the mode empty when it is active. It is an
+// error when there is no name, when the type or the mode is not known, and when there is no telling where it
+// hooks. Whatever else cannot be read is as if it were absent: an interceptor that was left out for it would be a
+// guard that fails open.
 func (d *Descriptor) UnmarshalJSON(raw []byte) (err error) {
 	*d, _, err = readDescriptor(raw)
 	return err

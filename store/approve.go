@@ -170,7 +170,7 @@ type reminderDetail struct {
 }
 
 // AwaitDecision returns the effect when it no longer waits for people: approved, denied, over, or claimed
-// by another caller. It sees what other processes do within a quarter of a second.
+// by another caller. It sees what other processes do as Wait does.
 func (l *Log) AwaitDecision(ctx context.Context, tenant, id string) (*effect.Record, error) {
 	return l.wait(ctx, tenant, id, func(r *effect.Record) bool {
 		return r.StateAt(l.opts.Now()) == effect.StateAwaitingApproval && !r.Approval.IsApproved()

@@ -38,9 +38,9 @@ func (p *Pruning) Add(sum *Pruned, step Pruned) {
 // recorded answer is gone. It can be called at any time, by any number of processes; one that was interrupted
 // has pruned what it says, and is simply begun again.
 func (l *Log) Prune(ctx context.Context, p *Pruning) (Pruned, error) {
-	resolved := *p
-	resolved.Before = l.logTime(p.Before)
-	pruned, err := l.driver.Prune(ctx, &resolved)
+	byLog := *p
+	byLog.Before = l.logTime(p.Before)
+	pruned, err := l.driver.Prune(ctx, &byLog)
 	if err != nil {
 		return pruned, fmt.Errorf("prune effects settled before %s: %w", p.Before.Format(time.RFC3339), err)
 	}

@@ -27,8 +27,11 @@ type mode struct {
 	untuned    atomic.Bool
 }
 
-// tuning is how statements are planned: once, and with indexes, row by row; and how long they wait for others; see queueTenant.
-var tuning = map[string]string{"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off", "lock_timeout": "2s"}
+// tuning is how statements are planned, once, and with indexes, row by row, and how long they wait for others; see
+// queueTenant.
+var tuning = map[string]string{
+	"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off", "lock_timeout": "2s",
+}
 
 // isTuned reports whether connections are planned for as tuning says without being told again.
 func (m *mode) isTuned() bool { return !m.untuned.Load() }

@@ -54,8 +54,8 @@ const setTenant = `
 	       set_config('enable_seqscan', set_config('enable_bitmapscan', 'off', true), true), set_config('lock_timeout', '2s', true),
 	       now()`
 
-// setOwnTenant has a statement that is a transaction of its own set the tenant by the first value that it computes. How it is
-// planned, and how long it waits for others, the connection must say.
+// setOwnTenant has a statement that is a transaction of its own set the tenant by the first value that it computes.
+// How it is planned, and how long it waits for others, the connection must say.
 const setOwnTenant = `set_config('undolog.tenant', $1, true)`
 
 // inOwnName is the table o of such a statement: its row is there, and the tenant set, before anything is asked
