@@ -22,6 +22,9 @@ type BeginParams struct {
 	Policy       string // digest of the policy in force, empty without one
 	Remote       bool   // claimed for a remote invoker: Contract.Lease holds the claim, not our heartbeat
 	Continuation string // requestState or task id that the call carries; empty: none
+	// Waited is how long the call has waited already for a log that did not answer: it does not wait for that
+	// time once more.
+	Waited time.Duration
 }
 
 // Begin decides on a call and records its claim, in one transaction. A claim is durable when Begin
@@ -51,7 +54,7 @@ func (l *Log) Begin(ctx context.Context, p *BeginParams) (*Begun, error) {
 	begun, err := l.driver.Begin(ctx, &Begin{
 		ID: id.String(), Call: &call, Identity: p.Identity, Contract: p.Contract, Policy: p.Policy,
 		Owner: l.owner, TTL: l.opts.TTL, Remote: p.Remote, Continuation: p.Continuation,
-		Request: request, Spends: spends, Unwritten: l.notes.unwritten(),
+		Request: request, Spends: spends, Unwritten: l.notes.unwritten(), Waited: p.Waited,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("begin %s on %s: %w", p.Call.Tool, p.Call.Server, err)

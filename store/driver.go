@@ -82,6 +82,7 @@ type Begin struct {
 	Request      Request        // of an approval, should one be asked for
 	Spends       []effect.Spend // what the call takes from limits: facts to the decision, and written with the claim
 	Unwritten    []Delivery     // what the owner knows and Write is still to be told, oldest first; see Know
+	Waited       time.Duration  // what the caller has waited in vain already, of the time that it waits for a log that is away
 }
 
 // Request is what makes a request for approval findable.

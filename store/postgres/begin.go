@@ -28,7 +28,7 @@ func (d *Driver) Begin(ctx context.Context, p *store.Begin) (*store.Begun, error
 	}
 	b := &begin{driver: d, p: p, id: id, known: d.known.hasSignature(p.Identity.Signature)}
 	var begun *store.Begun
-	err := d.persist(ctx, func(ctx context.Context) (err error) {
+	err := d.persistFor(ctx, d.patience-p.Waited, func(ctx context.Context) (err error) {
 		begun, err = b.try(ctx)
 		return err
 	})
@@ -138,7 +138,7 @@ func claims(a effect.Action) bool {
 
 // prepare sees to what a claim rests on: its tenant is known and its owner alive.
 func (b *begin) prepare(ctx context.Context) error {
-	if err := b.driver.meet(ctx, b.p.Tenant()); err != nil {
+	if err := b.driver.meetNow(ctx, b.p.Tenant()); err != nil {
 		return fmt.Errorf("insert tenant %s: %w", b.p.Tenant(), err)
 	}
 	if b.p.Lease() > 0 {

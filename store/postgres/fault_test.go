@@ -107,6 +107,11 @@ func TestFaults_DatabaseAway(t *testing.T) {
 		if _, err := d.Begin(t.Context(), keyed(t, "default", "away")); !errors.Is(err, store.ErrUnreachable) {
 			t.Errorf("Begin = %v, want ErrUnreachable", err)
 		}
+		late, from := keyed(t, "default", "late"), time.Now()
+		late.Waited = 590 * time.Millisecond
+		if _, err := d.Begin(t.Context(), late); !errors.Is(err, store.ErrUnreachable) || time.Since(from) > 400*time.Millisecond {
+			t.Errorf("Begin = %v after %s, want ErrUnreachable when what its caller had left is over", err, time.Since(from))
+		}
 		if _, err := d.Append(t.Context(), "default", commit(claim)); !errors.Is(err, store.ErrUnreachable) {
 			t.Errorf("Append = %v, want ErrUnreachable", err)
 		}

@@ -33,7 +33,7 @@ func (d *Driver) beat(ctx context.Context, owner string, ttl time.Duration) erro
 }
 
 // beatWhenDue keeps the owner of a claim alive for at least two thirds of its TTL: on most claims the last
-// beat is young enough and nothing is written.
+// beat is young enough and nothing is written. It tries once: the claim tries again for as long as it may.
 func (d *Driver) beatWhenDue(ctx context.Context, owner string, ttl time.Duration) error {
 	if d.isAlive(owner, ttl) {
 		return nil
@@ -42,7 +42,7 @@ func (d *Driver) beatWhenDue(ctx context.Context, owner string, ttl time.Duratio
 		if d.isAlive(owner, ttl) {
 			return nil, nil
 		}
-		return nil, d.Beat(context.WithoutCancel(ctx), owner, ttl)
+		return nil, d.beat(ctx, owner, ttl)
 	})
 	return err
 }

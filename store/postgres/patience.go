@@ -14,15 +14,24 @@ import (
 // the first try it can have been done without our knowing, and the next ones find out. So a write MUST be
 // one that finds its own when it is run again. It gives up with store.ErrUnreachable.
 func (d *Driver) persist(ctx context.Context, write func(context.Context) error) error {
+	return d.persistFor(ctx, d.patience, write)
+}
+
+// persistFor is persist with what is left of patience.
+func (d *Driver) persistFor(ctx context.Context, patience time.Duration, write func(context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err // nothing was sent
 	}
-	return d.retry(context.WithoutCancel(ctx), write)
+	return d.retryFor(context.WithoutCancel(ctx), patience, write)
 }
 
 // retry runs what can be run again until the database answers, the caller's context ends, or patience does.
 func (d *Driver) retry(caller context.Context, run func(context.Context) error) error {
-	deadline := time.Now().Add(d.patience)
+	return d.retryFor(caller, d.patience, run)
+}
+
+func (d *Driver) retryFor(caller context.Context, patience time.Duration, run func(context.Context) error) error {
+	deadline := time.Now().Add(patience)
 	for pause := 2 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		if d.closed.Load() {
 			return store.ErrClosed

@@ -80,10 +80,15 @@ func (d *Driver) meet(ctx context.Context, tenant string) error {
 	if d.known.hasTenant(tenant) {
 		return nil
 	}
-	err := d.persist(ctx, func(ctx context.Context) error {
-		_, err := d.pool.Exec(ctx, `INSERT INTO undolog.tenant (id) VALUES ($1) ON CONFLICT DO NOTHING`, text(tenant))
-		return err
-	})
+	return d.persist(ctx, func(ctx context.Context) error { return d.meetNow(ctx, tenant) })
+}
+
+// meetNow is meet within what is tried again as a whole.
+func (d *Driver) meetNow(ctx context.Context, tenant string) error {
+	if d.known.hasTenant(tenant) {
+		return nil
+	}
+	_, err := d.pool.Exec(ctx, `INSERT INTO undolog.tenant (id) VALUES ($1) ON CONFLICT DO NOTHING`, text(tenant))
 	if err == nil {
 		d.known.addTenant(tenant)
 	}
