@@ -2,6 +2,7 @@ package effectinterceptor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -30,7 +31,7 @@ func (i *Interceptors) begin(ctx context.Context, in *interceptors.Invocation) (
 	}
 	contract := judged.contract
 	o := i.newOpen(in, call, contract)
-	o.schemas = judged.schemas
+	o.schemas, o.waited = judged.schemas, judged.waited
 	i.noteWrong(o, judged.wrong)
 	o.policy = digestOf(policy)
 	if contract.Tier == effect.TierRead {
@@ -71,6 +72,7 @@ func (i *Interceptors) claim(ctx context.Context, in *interceptors.Invocation, c
 			Policy:       o.policy,
 			Remote:       !in.Caller.Local,
 			Continuation: o.round(c.continuation),
+			Waited:       o.waited,
 		})
 		if err != nil {
 			return nil, i.stop(ctx, o.call, err)
@@ -262,23 +264,39 @@ func digestOf(p *effect.Policy) string {
 	return p.Digest
 }
 
-// contractOf is what holds for the call. Where the log cannot say what is known of the tool, a tool that is a
-// read all the same still runs.
+// contractOf is what holds for the call. Where the log does not say what is known of the tool, a tool that is a read
+// all the same still runs; others wait until it does.
 func (i *Interceptors) contractOf(ctx context.Context, policy *effect.Policy, call *effect.Call) (*effect.Contract, error) {
-	known, err := i.catalog.find(ctx, serverKey{call.Tenant, call.Server}, call.Tool)
+	contract, _, err := i.contractAfter(ctx, policy, call)
+	return contract, err
+}
+
+// contractAfter is contractOf, and how long the log was waited for in vain to find out.
+func (i *Interceptors) contractAfter(ctx context.Context, policy *effect.Policy, call *effect.Call) (*effect.Contract, time.Duration, error) {
+	key := serverKey{call.Tenant, call.Server}
+	known, err := i.catalog.find(ctx, key, call.Tool)
+	contract, wrong := i.contractBy(policy, call, &known)
+	if err == nil || wrong == nil && contract.Tier == effect.TierRead {
+		return contract, known.waited, wrong
+	}
+	if errors.Is(err, errSilent) {
+		known, err = i.catalog.await(ctx, key, call.Tool)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	contract, wrong = i.contractBy(policy, call, &known)
+	return contract, 0, wrong
+}
+
+// contractBy is what holds for the call by what is known of its tool.
+func (i *Interceptors) contractBy(policy *effect.Policy, call *effect.Call, known *found) (*effect.Contract, error) {
 	call.Definition, call.Annotations = known.digest, known.annotations
 	trusted := i.opts.Trust(call.Server)
 	if policy == nil {
-		if c := effect.DefaultContract(call.Annotations, trusted); err == nil || c.Tier == effect.TierRead {
-			return c, nil
-		}
-		return nil, err
+		return effect.DefaultContract(call.Annotations, trusted), nil
 	}
-	c, wrong := policy.For(call, trusted)
-	if err != nil && (wrong != nil || c.Tier != effect.TierRead) {
-		return nil, err
-	}
-	return c, wrong
+	return policy.For(call, trusted)
 }
 
 func (i *Interceptors) note(o *open, kind string, r *effect.Record, reason string) {

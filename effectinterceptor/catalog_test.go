@@ -1,7 +1,10 @@
 package effectinterceptor_test
 
 import (
+	"context"
+	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,5 +100,113 @@ func TestCatalog_SeesWhatAnotherProcessLearned(t *testing.T) {
 	}
 	if strings.Contains(string(r.Payload), "dev.undolog/effect") {
 		t.Errorf("claimed: %s", r.Payload)
+	}
+}
+
+// outage is a log that does not say what it knows of tools.
+type outage struct {
+	asked atomic.Int32
+	over  chan struct{}
+	fails error // what it says at once, in place of nothing
+	told  chan string
+}
+
+// silence has the log be away until the outage is over.
+func (w *world) silence() *outage {
+	w.away = &outage{over: make(chan struct{}), told: make(chan string, 16)}
+	return w.away
+}
+
+func (d watched) Tools(ctx context.Context, tenant, server string) ([]store.Tool, error) {
+	if a := d.w.away; a != nil {
+		a.asked.Add(1)
+		if a.fails != nil {
+			return nil, a.fails
+		}
+		select {
+		case <-a.over:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return d.Driver.Tools(ctx, tenant, server)
+}
+
+func (d watched) LearnTool(ctx context.Context, t *store.Tool) (bool, error) {
+	changed, err := d.Driver.LearnTool(ctx, t)
+	if a := d.w.away; a != nil && err == nil {
+		a.told <- t.Name
+	}
+	return changed, err
+}
+
+const lookAndPay = `{"tools":[{"name":"look","annotations":{"readOnlyHint":true}},{"name":"pay"}]}`
+
+func trusting(w *world) { w.opts.Trust = func(string) bool { return true } }
+
+// What was read before does for a call while the log is away, one call waits a moment to find that out, and that
+// moment is of the time that it waits at all.
+func TestCatalog_LogThatIsAwayIsWaitedForOnce(t *testing.T) {
+	for name, changes := range map[string][]change{
+		"no policy": {trusting},
+		"a policy":  {policy("version: 1\ntools:\n  - {tool: look, tier: read}\n  - {tool: pay, tier: irreversible, approve: never}\n")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, changes...)
+			w.alice().list(lookAndPay)
+			w.clock.advance(time.Minute)
+			away := w.silence()
+			defer w.ei.Close()
+			w.alice().with(exchange("1")).mustClaim(pay)
+			w.alice().with(exchange("2")).mustClaim(`{"name":"pay","arguments":{"to":"eve"}}`)
+			w.clock.advance(time.Second)
+			if _, err := w.alice().with(exchange("3")).call(`{"name":"look"}`); err != nil {
+				t.Errorf("a read: %v", err)
+			}
+			if len(w.waited) != 2 || w.waited[0] < time.Second || w.waited[1] > 500*time.Millisecond {
+				t.Errorf("claims have waited %v, want the first for a second and the second not at all", w.waited)
+			}
+			if asked := away.asked.Load(); asked != 1 {
+				t.Errorf("the log was asked %d times, want once", asked)
+			}
+		})
+	}
+}
+
+// A read that is listed while the log is away runs, and the log is told of its tool when it answers.
+func TestCatalog_LearnsWhileTheLogIsAway(t *testing.T) {
+	w := newWorld(t, trusting)
+	away := w.silence()
+	defer w.ei.Close()
+	p := w.alice().params(effectinterceptor.CatalogName, interceptors.PhaseResponse, lookAndPay)
+	p.Event = "tools/list"
+	if _, err := w.host.Invoke(t.Context(), p); err == nil {
+		t.Error("tools were learned without a log")
+	}
+	r, err := w.alice().with(exchange("1")).call(`{"name":"look"}`)
+	if err != nil {
+		t.Fatalf("a read: %v", err)
+	}
+	if strings.Contains(string(r.Payload), "dev.undolog/effect") {
+		t.Errorf("claimed: %s", r.Payload)
+	}
+	close(away.over)
+	got := map[string]bool{<-away.told: true, <-away.told: true}
+	if !got["look"] || !got["pay"] {
+		t.Errorf("the log was told of %v", got)
+	}
+}
+
+// A call of which the guard has found that the log does not answer does not ask it once more.
+func TestCatalog_ACallFindsOutOnceThatTheLogIsAway(t *testing.T) {
+	w := newWorld(t, policy("version: 1\ntools:\n  - {tool: look, tier: read}\n"))
+	away := w.silence()
+	away.fails = errors.New("no log")
+	w.alice().with(exchange("1")).mustBlock(pay)
+	if asked := away.asked.Load(); asked != 1 {
+		t.Errorf("the log was asked %d times, want once", asked)
+	}
+	if _, err := w.alice().with(exchange("2")).call(`{"name":"look"}`); err != nil {
+		t.Errorf("a read: %v", err)
 	}
 }

@@ -42,6 +42,9 @@ func (i *Interceptors) checkCall(ctx context.Context, in *interceptors.Invocatio
 	case err == nil:
 		i.remember(in, j)
 	case invalidCall(err) == nil: // the log did not answer: the claim will tell
+		if ctx.Err() == nil {
+			i.rememberSilence(in, policy, err)
+		}
 		return nil
 	}
 	return err

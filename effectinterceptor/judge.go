@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"time"
 
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/interceptors"
@@ -17,6 +18,9 @@ type judged struct {
 	contract *effect.Contract
 	schemas  *toolSchemas // nil: nothing is checked
 	wrong    error        // a *schemaError of a call that runs all the same, in shadow
+
+	waited time.Duration // for a log that did not answer
+	silent error         // it did not say what holds for the call: nothing else is known
 
 	definition  effect.Digest
 	annotations *effect.Annotations
@@ -33,17 +37,20 @@ func (i *Interceptors) judge(ctx context.Context, in *interceptors.Invocation, p
 	hash := maphash.Bytes(payloadSeed, in.Payload)
 	if exchange.kind == ownExchange {
 		if j, ok := i.judged.take(exchange.id); ok && j.payload == hash && j.policy == policy {
+			if j.silent != nil {
+				return nil, j.silent
+			}
 			j.tell(call)
 			return j, nil
 		}
 	}
-	contract, err := i.contractOf(ctx, policy, call)
+	contract, waited, err := i.contractAfter(ctx, policy, call)
 	if err != nil {
 		return nil, err
 	}
 	i.keep(call, contract)
 	j := &judged{
-		payload: hash, policy: policy, contract: contract,
+		payload: hash, policy: policy, contract: contract, waited: waited,
 		definition: call.Definition, annotations: call.Annotations, recorded: call.Recorded, secrets: call.Secrets,
 	}
 	if contract.Schemas {
@@ -65,6 +72,11 @@ func (i *Interceptors) remember(in *interceptors.Invocation, j *judged) {
 	if exchange := exchangeKey(in); exchange.kind == ownExchange {
 		i.judged.add(exchange.id, j)
 	}
+}
+
+// rememberSilence has the claim of the same exchange not wait once more for a log that did not answer.
+func (i *Interceptors) rememberSilence(in *interceptors.Invocation, policy *effect.Policy, err error) {
+	i.remember(in, &judged{payload: maphash.Bytes(payloadSeed, in.Payload), policy: policy, silent: err})
 }
 
 // schemasOf returns the schemas of the call's tool; nil when its definition is not known.

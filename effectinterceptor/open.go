@@ -26,8 +26,9 @@ type open struct {
 	replayed bool             // answered from the record
 	edited   string           // what the model is told when other arguments ran than it sent
 	started  time.Time
-	came     time.Time // as started, by the machine's own clock
-	probed   bool      // its outcome was looked up
+	came     time.Time     // as started, by the machine's own clock
+	waited   time.Duration // for a log that did not answer, before the claim
+	probed   bool          // its outcome was looked up
 
 	overlapped bool // guarded by openSet: another request of the session was open at the same time
 

@@ -89,5 +89,9 @@ func (f *refusals) tell(run *refusalRun) {
 	f.note(ev)
 }
 
-// Close notes what was counted of calls that were stopped. It is for the end of a program, before the log's.
-func (i *Interceptors) Close() { i.refused.close() }
+// Close notes what was counted of calls that were stopped, and ends what is being read. It is for the end of a
+// program, before the log's.
+func (i *Interceptors) Close() {
+	i.refused.close()
+	i.catalog.close()
+}

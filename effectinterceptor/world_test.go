@@ -44,9 +44,11 @@ type world struct {
 	path   string
 	opts   effectinterceptor.Options
 	engine effectinterceptor.Engine
-	looked chan struct{} // somebody has looked at an effect: a join waits
-	begun  func()        // called when a claim is made, before its caller knows
-	look   func()        // called once, before somebody looks at an effect
+	looked chan struct{}   // somebody has looked at an effect: a join waits
+	begun  func()          // called when a claim is made, before its caller knows
+	look   func()          // called once, before somebody looks at an effect
+	away   *outage         // while the log does not answer; nil: it does
+	waited []time.Duration // that claims were told of
 
 	log  *store.Log
 	ei   *effectinterceptor.Interceptors
@@ -102,13 +104,17 @@ func tier(name string) change {
 	return policy("version: 1\ntools:\n  - {tool: \"*\", tier: " + name + approve + "}\n")
 }
 
-// watched is the driver, and tells when somebody looks at an effect or claims one.
+// watched is the driver, and tells when somebody looks at an effect or claims one. What is known of tools it does not
+// say while the log is away.
 type watched struct {
 	store.Driver
 	w *world
 }
 
 func (d watched) Begin(ctx context.Context, p *store.Begin) (*store.Begun, error) {
+	d.w.clock.mu.Lock()
+	d.w.waited = append(d.w.waited, p.Waited)
+	d.w.clock.mu.Unlock()
 	begun, err := d.Driver.Begin(ctx, p)
 	if d.w.begun != nil {
 		d.w.begun()
