@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -22,11 +23,13 @@ import (
 // run, what was under way is recorded when the database is back, and then everything goes on.
 func TestDatabase_stopsAndComesBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, "faults")
+	clock := filepath.Join(w.dir, "clock")
+	writeFile(t, clock, "0s")
 	cluster := pgtest.NewCluster(t, nil)
 	w.db = pgtest.NewOn(t, cluster).URL
 	hold := w.dir + "/go"
-	gateway := w.gatewayReplica(nil, "--db-wait", "500ms")
+	gateway := w.gatewayReplica([]string{"UNDOLOG_FAULT_CLOCK=" + clock}, "--db-wait", "2s")
 	call := statelessCaller(t, gateway.url)
 	if m := call("1", "charge", charge10, ""); m.Error != nil {
 		t.Fatalf("error %s", m.Error)
@@ -38,10 +41,19 @@ func TestDatabase_stopsAndComesBack(t *testing.T) {
 	if err := cluster.Stop(pgcluster.Immediate); err != nil {
 		t.Fatal(err)
 	}
+	writeFile(t, clock, "33s") // what was read of tools before is to be read anew
+	from := time.Now()
 	wantOutcome(t, call("3", "append_note", `{"text":"x"}`, ""), "unavailable")
+	if took := time.Since(from); took > 3*time.Second {
+		t.Errorf("a call was refused after %s, want after --db-wait", took)
+	}
 	w.wantEffects("append_note", 0)
+	from = time.Now()
 	if m := call("4", "list_charges", `{}`, ""); m.Error != nil {
 		t.Errorf("a read did not run: %s", m.Error)
+	}
+	if took := time.Since(from); took > time.Second {
+		t.Errorf("a read took %s", took)
 	}
 	wantStatus(t, gateway, "/healthz", http.StatusOK, "lives")
 	wantStatus(t, gateway, "/readyz", http.StatusServiceUnavailable, "the effect log does not answer")

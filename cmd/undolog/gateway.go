@@ -20,6 +20,7 @@ import (
 	"github.com/undolog/undolog/effectinterceptor"
 	"github.com/undolog/undolog/gateway"
 	"github.com/undolog/undolog/hosts"
+	"github.com/undolog/undolog/internal/faults"
 	"github.com/undolog/undolog/internal/splice"
 	"github.com/undolog/undolog/reaper"
 )
@@ -115,6 +116,7 @@ func runGateway(cmd *cobra.Command, args []string, f *gatewayFlags) (err error) 
 	ei := effectinterceptor.New(k.log.Log, &effectinterceptor.Options{
 		Policy: policy, Trust: func(string) bool { return policy == nil }, Delivery: true,
 		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: logger, Vault: k.vault, ApprovalURL: f.approvalURL, ProbeServers: probes.asides(),
+		Now: faults.Now,
 	})
 	defer ei.Close()
 	f.watchPolicy(cmd.Context(), k, ei)
