@@ -54,11 +54,11 @@ func New(ei *effectinterceptor.Interceptors, opts *Options) (*chain.Chain, error
 	if err := ei.Register(server, effectinterceptor.OwnEngine); err != nil {
 		return nil, fmt.Errorf("register effect interceptors: %w", err)
 	}
-	observer := Observer(ei)
+	told := observer(ei, o.Server)
 	if o.Hold > 0 {
-		observer.Pause = hold(&observer, o.Hold)
+		told.Pause = hold(&told, o.Hold)
 	}
-	c, err := chain.New(&chain.Options{Logger: o.Logger, Posture: o.Posture, Observer: observer, Deadline: o.Deadline})
+	c, err := chain.New(&chain.Options{Logger: o.Logger, Posture: o.Posture, Observer: told, Deadline: o.Deadline})
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -224,5 +225,31 @@ func TestChain_GivesOddAnswersAsTheyCame(t *testing.T) {
 				t.Errorf("effects (-want +got)\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestNew_WhatIsStoppedNamesServerAndTool(t *testing.T) {
+	w := newWorld(t)
+	reply := w.chain.Do(t.Context(), &chain.Request{
+		Event:     "tools/call",
+		Params:    json.RawMessage(`{"name":"pay","arguments":null}`),
+		Principal: &interceptors.Principal{Type: "service", ID: "agent:a"},
+	}, func(context.Context, json.RawMessage) chain.Answer { return paid })
+	reply.Delivered(true)
+	if reply.Error == nil {
+		t.Fatal("a call without arguments ran")
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	var events []effect.Event
+	for len(events) == 0 { // it is noted a moment later
+		<-tick.C
+		var err error
+		if events, err = w.log.Events(t.Context(), effect.DefaultTenant, 0, 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ev := events[0]; ev.Kind != effect.EventStopped || ev.Server != "bank" || ev.Tool != "pay" || ev.Principal != "agent:a" {
+		t.Errorf("event is %+v", ev)
 	}
 }

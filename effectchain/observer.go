@@ -1,6 +1,7 @@
 package effectchain
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,11 +11,15 @@ import (
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/effectinterceptor"
 	"github.com/undolog/undolog/interceptors"
+	"github.com/undolog/undolog/internal/splice"
 )
 
 // Observer tells ei, by exchange id, what a chain tells of its exchanges. It is for a chain of one's own
 // options, on which ei was registered for effectinterceptor.OwnEngine; New does both.
-func Observer(ei *effectinterceptor.Interceptors) chain.Observer {
+func Observer(ei *effectinterceptor.Interceptors) chain.Observer { return observer(ei, "") }
+
+// observer is Observer of a chain before the named server, where its exchanges do not name one.
+func observer(ei *effectinterceptor.Interceptors, server string) chain.Observer {
 	return chain.Observer{
 		Sending: func(ctx context.Context, x *chain.Exchange) error { return ei.MaySend(ctx, x.ID) },
 		Settled: func(ctx context.Context, x *chain.Exchange, a chain.Answer) {
@@ -44,7 +49,9 @@ func Observer(ei *effectinterceptor.Interceptors) chain.Observer {
 		Outcome: func(ctx context.Context, x *chain.Exchange, o chain.Outcome) {
 			if o.Verdict == chain.Blocked || o.Verdict == chain.Failed {
 				ei.Stopped(effectinterceptor.Stop{
-					Tenant: x.Request.Caller.Tenant, Principal: principalID(x.Request), Event: x.Request.Event, By: interceptors.Brief(o.By), Reason: o.Reason,
+					Tenant: x.Request.Caller.Tenant, Principal: principalID(x.Request), Event: x.Request.Event,
+					Exchange: x.ID, Server: cmp.Or(server, serverOf(x.Request)), Tool: toolOf(x.Request),
+					By: interceptors.Brief(o.By), Reason: o.Reason,
 				})
 			}
 		},
@@ -73,6 +80,21 @@ func unfinished(ctx context.Context, ei *effectinterceptor.Interceptors, r *chai
 		found = append(found, chain.Unfinished{Exchange: x, Handle: u.Handle, At: u.At})
 	}
 	return found, err
+}
+
+// serverOf is the server that an exchange names; empty where it names none.
+func serverOf(r *chain.Request) string {
+	name, _ := splice.Text(r.Attributes[serverAttribute])
+	return name
+}
+
+// toolOf is the tool that is called, as the requester names it; empty for other operations.
+func toolOf(r *chain.Request) string {
+	if r.Event != "tools/call" {
+		return ""
+	}
+	name, _ := splice.Text(splice.Get(r.Params, "name"))
+	return name
 }
 
 // serverAttribute is the attribute by which an engine names the server of an exchange.

@@ -29,6 +29,9 @@ type Stop struct {
 	Tenant    string // defaults to Options.Tenant
 	Principal string
 	Event     string // the operation, such as tools/call
+	Exchange  string // by whose effect, if it has one
+	Server    string // that it was for
+	Tool      string // of a tools/call
 	By        string // the interceptor
 	Reason    string // MUST NOT hold payloads; secrets that are known are taken out of it
 }
@@ -36,10 +39,15 @@ type Stop struct {
 // Stopped records a stop, as an event, a moment later; of many equal ones within a minute their number. It is for
 // an engine's own report.
 func (i *Interceptors) Stopped(s Stop) {
-	i.refused.add(effect.Event{
-		At: i.opts.Now(), Tenant: firstOf(s.Tenant, i.opts.Tenant), Kind: effect.EventStopped, Principal: s.Principal,
+	ev := effect.Event{
+		At: i.opts.Now(), Tenant: firstOf(s.Tenant, i.opts.Tenant), Kind: effect.EventStopped,
+		Principal: s.Principal, Server: s.Server, Tool: shorten(s.Tool),
 		Detail: detail(map[string]string{"event": s.Event, "by": s.By, "reason": i.opts.Vault.Text(s.Reason)}),
-	}, s.By+" "+s.Event)
+	}
+	if o := i.open.only(localExchange(s.Exchange)); o != nil {
+		ev.Effect = o.effectID
+	}
+	i.refused.add(ev, string(ev.Detail))
 }
 
 func detail(members map[string]string) json.RawMessage {

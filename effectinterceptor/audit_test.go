@@ -41,3 +41,40 @@ func TestStopped_IsKept(t *testing.T) {
 		t.Errorf("event is %+v", ev[0])
 	}
 }
+
+// What differs in server, tool, caller or reason is not counted with others.
+func TestStopped_CountsEqualOnesOnly(t *testing.T) {
+	w := newWorld(t)
+	stop := effectinterceptor.Stop{Principal: "alice", Event: "tools/call", Server: "bank", Tool: "wire", By: "acme/no-wipe", Reason: "not here"}
+	other := func(change func(*effectinterceptor.Stop)) {
+		changed := stop
+		change(&changed)
+		w.ei.Stopped(changed)
+	}
+	for range 3 {
+		w.ei.Stopped(stop)
+	}
+	other(func(s *effectinterceptor.Stop) { s.Reason = "not now" })
+	other(func(s *effectinterceptor.Stop) { s.Tool = "wipe" })
+	other(func(s *effectinterceptor.Stop) { s.Server = "files" })
+	other(func(s *effectinterceptor.Stop) { s.Principal = "bob" })
+	w.ei.Close()
+	for n, ev := range w.wantEvent(effect.EventStopped, 6) {
+		if n == 0 && (ev.Server != "bank" || ev.Tool != "wire") {
+			t.Errorf("event is %+v", ev)
+		}
+		if want := map[bool]int{true: 2}[n == 5]; more(t, ev) != want {
+			t.Errorf("event %d counts %d more, want %d", n, more(t, ev), want)
+		}
+	}
+}
+
+// A call that another interceptor stops when it was claimed already has an effect.
+func TestStopped_NamesTheEffect(t *testing.T) {
+	w := newWorld(t)
+	claim := w.alice().with(exchange("X")).mustClaim(pay)
+	w.ei.Stopped(effectinterceptor.Stop{Exchange: "X", Event: "tools/call", By: "acme/no-wipe"})
+	if ev := w.wantEvent(effect.EventStopped, 1); ev[0].Effect != claim.id {
+		t.Errorf("event is %+v, want it of effect %s", ev[0], claim.id)
+	}
+}

@@ -35,7 +35,7 @@ const (
 	maxRefusalRuns = 1000
 )
 
-// add notes or counts a stopped call. by is who or what stopped it.
+// add notes or counts a stopped call. by is who or what stopped it, and why where that tells more.
 func (f *refusals) add(ev effect.Event, by string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
