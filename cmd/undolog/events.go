@@ -93,14 +93,22 @@ func (f *eventsFlags) read(ctx context.Context, log *store.Log, tenant string, s
 				list = append(list, events[i])
 			}
 		}
-		if f.limit > 0 && len(list) > f.limit {
-			list = slices.Clone(list[len(list)-f.limit:])
-		}
+		list = f.newest(list)
 		if len(events) < reportPage {
 			return list, nil
 		}
 		after = events[len(events)-1].Seq
 	}
+}
+
+// newest sorts a list by when it happened, which is not the order in which it was written, and leaves out what is
+// over the limit.
+func (f *eventsFlags) newest(list []effect.Event) []effect.Event {
+	slices.SortStableFunc(list, func(a, b effect.Event) int { return a.At.Compare(b.At) })
+	if f.limit > 0 && len(list) > f.limit {
+		list = slices.Clone(list[len(list)-f.limit:])
+	}
+	return list
 }
 
 func (f *eventsFlags) wants(ev *effect.Event, since time.Time) bool {

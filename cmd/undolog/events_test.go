@@ -3,8 +3,10 @@ package main
 import (
 	"encoding/json"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/store"
@@ -32,5 +34,32 @@ func TestEvents_ListsRefusedCalls(t *testing.T) {
 	}
 	if out, _ := said(t, "--db", db, "events", "--json", "--limit", "1"); strings.Count(out, "\n") != 1 || !strings.Contains(out, "acme/no-wipe") {
 		t.Errorf("the newest event is\n%s", out)
+	}
+}
+
+// Events are written a moment after they happened, and not in that order.
+func TestEvents_AreInTheOrderOfTheirTimes(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "log.db")
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	withStore(t, db, func(log *store.Log) {
+		for _, minute := range []int{2, 3, 1} {
+			log.Note(effect.Event{At: at.Add(time.Duration(minute) * time.Minute), Kind: effect.EventRefused, Tool: strconv.Itoa(minute)})
+		}
+	})
+	for limit, want := range map[string]string{"0": "1 2 3 ", "2": "2 3 "} {
+		out, _ := said(t, "--db", db, "events", "--json", "--limit", limit)
+		got := ""
+		for line := range strings.Lines(out) {
+			var ev struct {
+				Tool string `json:"tool"`
+			}
+			if err := json.Unmarshal([]byte(line), &ev); err != nil {
+				t.Fatal(err)
+			}
+			got += ev.Tool + " "
+		}
+		if got != want {
+			t.Errorf("--limit %s lists %s, want %s", limit, got, want)
+		}
 	}
 }
