@@ -13,9 +13,10 @@ import (
 // once.
 type Driver interface {
 	// Begin gathers the facts about the call, asks effect.Decide and does what the verdict says: inserts the
-	// generation or the attempt, claimed or with a request for approval, or nothing. What it has decided on MUST still stand when it writes, by one
-	// transaction or by a compare-and-set after which it decides anew. It beats the owner's heart when due.
-	// Deliveries that are not yet written are facts to it (Begin.Know), and it does not write them.
+	// generation or the attempt, claimed or with a request for approval, or nothing. What it has decided on MUST
+	// still stand when it writes, by one transaction or by a compare-and-set after which it decides anew. It
+	// beats the owner's heart when due. Deliveries that are not yet written are facts to it (Begin.Know), and it
+	// does not write them.
 	Begin(ctx context.Context, p *Begin) (*Begun, error)
 
 	// Append moves the effect on by one transition. The transition's Ordinal is the compare-and-set: when

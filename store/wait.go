@@ -75,11 +75,15 @@ func (l *Log) Wait(ctx context.Context, tenant, id string) (*effect.Record, erro
 }
 
 func (l *Log) wait(ctx context.Context, tenant, id string, waits func(r *effect.Record) bool) (*effect.Record, error) {
-	leave := func() {}
-	defer func() { leave() }()
+	var leave func() // nil until there is something to wait for
+	defer func() {
+		if leave != nil {
+			leave()
+		}
+	}()
 	for pause := l.opts.LookEvery / 10; ; pause = min(2*pause, l.opts.LookEvery) {
 		record, err := l.look(ctx, tenant, id, waits, func(woken <-chan struct{}) error {
-			if pause == l.opts.LookEvery/10 {
+			if leave == nil {
 				leave = l.await(tenant, id)
 			}
 			return l.pause(ctx, woken, pause)
