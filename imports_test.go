@@ -39,7 +39,7 @@ var importRules = []struct {
 	{"store/postgres", []string{"effect", "store"}, "a backend knows no other backend"},
 	{"store/drivertest", []string{"effect", "store"}, "one suite over every backend"},
 	{"effectinterceptor", []string{"effect", "interceptors", "store", "internal/jcs", "internal/splice", "internal/faults"}, "works with any engine, so it imports none"},
-	{"effectchain", []string{"chain", "effect", "effectinterceptor", "interceptors"}, "the one place where a chain and effects meet"},
+	{"effectchain", []string{"chain", "effect", "effectinterceptor", "interceptors", "internal/splice"}, "the one place where a chain and effects meet"},
 	{"gateway", []string{"chain", "interceptors", "internal/splice", "internal/faults", "internal/subprocess", "internal/tokenfile"}, "relays and runs a chain; what an effect is it never learns"},
 	{"httpapi", []string{"effect", "store", "internal/effectjson", "internal/timespan"}, "shows and decides what the log has; how calls are made it never learns"},
 	{"webhook", []string{"effect", "store"}, "tells of what the log has"},
