@@ -93,8 +93,11 @@ func (f *eventsFlags) read(ctx context.Context, log *store.Log, tenant string, s
 				list = append(list, events[i])
 			}
 		}
-		list = f.newest(list)
-		if len(events) < reportPage {
+		last := len(events) < reportPage
+		if last || f.limit > 0 { // without a limit all are kept, and sorted once
+			list = f.newest(list)
+		}
+		if last {
 			return list, nil
 		}
 		after = events[len(events)-1].Seq
