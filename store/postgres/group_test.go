@@ -42,6 +42,18 @@ func TestGroups(t *testing.T) {
 			t.Errorf("%d writes in %d groups", s.Grouped, s.Groups)
 		}
 	})
+	t.Run("large ones share none that a server would refuse", func(t *testing.T) {
+		d := open(t, pgtest.New(t).URL, nil)
+		const n, size = 32, 4 << 20
+		share(n, n, func(i int) {
+			p := keyed(t, "default", fmt.Sprint(i))
+			p.Call.Arguments = fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("x", size))
+			claimed(t, d, p)
+		})
+		if s := d.Stats(); s.Groups < n*size/(16<<20) || s.Grouped != n {
+			t.Errorf("%d writes of %d bytes in %d groups", s.Grouped, size, s.Groups)
+		}
+	})
 	t.Run("a bad row fails alone", func(t *testing.T) {
 		d := open(t, pgtest.New(t).URL, nil)
 		var failed atomic.Int32

@@ -12,8 +12,10 @@ import (
 )
 
 const (
-	// maxGroup bounds how many requests share one transaction.
-	maxGroup = 256
+	// maxGroup bounds how many requests share one transaction, and maxGroupBytes what they carry together: a server
+	// takes no message of a gigabyte, and small ones must not wait for many large ones.
+	maxGroup      = 256
+	maxGroupBytes = 16 << 20
 	// maxSenders is how many groups are under way at once: while one is flushed the next is made.
 	maxSenders = 2
 	// soon is how long a group is waited for at most by those who are fewer than it.
@@ -24,6 +26,7 @@ const (
 
 // request is what a caller asks of the database, on its way with what others ask. It is answered by done.
 type request struct {
+	bytes int // that it carries, about
 	err   error
 	done  chan struct{}
 	state atomic.Int32
@@ -179,7 +182,7 @@ func (g *groups[R]) retire(sent int) bool {
 func (g *groups[R]) take() []R {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := min(len(g.queue), maxGroup)
+	n := g.fits()
 	group := make([]R, 0, n)
 	for _, r := range g.queue[:n] {
 		if r.common().state.CompareAndSwap(requestQueued, requestTaken) {
@@ -190,6 +193,18 @@ func (g *groups[R]) take() []R {
 	g.underWay += len(group)
 	g.last, g.taken = len(group), time.Now()
 	return group
+}
+
+// fits is how many of those who wait the next group takes: at least one.
+func (g *groups[R]) fits() int {
+	n, bytes := 0, 0
+	for _, r := range g.queue[:min(len(g.queue), maxGroup)] {
+		if bytes += r.common().bytes; n > 0 && bytes > maxGroupBytes {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // wait refuses new requests and returns when those begun have ended.

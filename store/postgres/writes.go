@@ -40,6 +40,7 @@ func (w *writes) init(d *Driver) {
 // do sends the write and waits for the answer. A caller whose context ends is let go while its write was not
 // sent, and always when it is a move: that is found where it was made, by whoever tries again.
 func (w *writes) do(ctx context.Context, r *write) error {
+	r.bytes = r.size()
 	return w.groups.do(ctx, r, r.move != nil)
 }
 
@@ -151,6 +152,15 @@ func (r *write) statement(sql string, now pgtype.Timestamptz) statement {
 		return r.effect.insert(sql, r.tenant, now, func(_ uuid.UUID, seq int64, at time.Time) { r.win(seq, at) })
 	}
 	return r.move.insert(sql, r.tenant, now, func(_ moveKey, at time.Time) { r.win(0, at) })
+}
+
+// size is about what the write carries: all of it that may be large.
+func (r *write) size() int {
+	if r.effect != nil {
+		e := r.effect.record
+		return len(e.Arguments) + len(e.Key) + len(e.Run) + len(e.Scope)
+	}
+	return len(r.move.move.Answer.Body) + len(r.move.move.Reason)
 }
 
 func (r *write) win(seq int64, at time.Time) { r.won, r.seq, r.at = true, seq, at }
