@@ -36,6 +36,9 @@ func (f *decideFlags) who() (string, error) {
 
 func (f *decideFlags) decision(kind effect.DecisionKind) (effect.Decision, error) {
 	by, err := f.who()
+	if err == nil && strings.TrimSpace(f.reason) == "" && (kind == effect.DecideDeny || kind == effect.DecideEdit || kind == effect.DecideWithdraw) {
+		err = usagef("a reason is missing: say why with --reason TEXT; the agent is told")
+	}
 	return effect.Decision{Kind: kind, By: by, Reason: f.reason, Via: "cli", Extend: f.span}, err
 }
 

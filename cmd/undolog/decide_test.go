@@ -100,7 +100,7 @@ func TestDecide_aDenialSaysWhy(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "log.db")
 	id := asked(t, db, "10")[0]
 	doSteps(t, db,
-		step{[]string{"deny", id}, exitUsage, "a reason is missing"},
+		step{[]string{"deny", id}, exitUsage, "a reason is missing: say why with --reason TEXT"},
 		step{[]string{"deny", id, "--reason", "wrong account"}, exitOK, "is denied"},
 		step{[]string{"approve", id}, exitConflict, "already denied by"},
 		step{[]string{"approve", missing}, exitNotFound, `"undolog log"`},
@@ -128,7 +128,7 @@ func TestEdit_sendsWhatAPersonWrote(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "arguments.json")
 	writeFile(t, file, `{"amount": 40}`)
 	doSteps(t, db,
-		step{[]string{"edit", id, "--arguments", file}, exitUsage, "a reason is missing"},
+		step{[]string{"edit", id, "--arguments", file}, exitUsage, "a reason is missing: say why with --reason TEXT"},
 		step{[]string{"edit", id, "--arguments", filepath.Join(t.TempDir(), "none"), "--reason", "r"}, exitFailed, "no such file"},
 		step{[]string{"edit", id, "--arguments", file, "--reason", "at most 40", "--approve"}, exitOK, "runs, once"},
 		step{[]string{"show", id}, exitOK, `{"amount":40}`},
@@ -167,7 +167,7 @@ func TestDecide_whoDecidesIsAUser(t *testing.T) {
 			step{[]string{"grant", "revoke", missing, "--by", by}, exitUsage, "user:NAME"},
 		)
 	}
-	doSteps(t, db, step{[]string{"withdraw", id, "--reason", " "}, exitUsage, "a reason is missing"})
+	doSteps(t, db, step{[]string{"withdraw", id, "--reason", " "}, exitUsage, "a reason is missing: say why with --reason TEXT"})
 }
 
 func TestGrant_standsForApprovals(t *testing.T) {

@@ -95,9 +95,11 @@ Put "undolog gateway --" in front of the MCP server that you already use, and ch
 		Example: `  undolog gateway -- npx -y @modelcontextprotocol/server-filesystem ~/notes
   undolog log
   undolog show 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42`,
+		Version:       programVersion(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetVersionTemplate(versionLine())
 	needsCommand(root)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see %q", err, cmd.CommandPath()+" --help")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -62,6 +63,8 @@ func TestRun_refusalsSayWhatToDo(t *testing.T) {
 		"a read again":           {[]string{"again", read}, exitConflict, "equal calls always run"},
 		"resolve what is done":   {[]string{"resolve", read, "--committed"}, exitConflict, "only one in doubt or waiting"},
 		"prune all that is old":  {[]string{"prune"}, exitUsage, "--older-than 30d, or --policy FILE"},
+		"prune what is no age":   {[]string{"prune", "--older-than", "0s"}, exitUsage, "--older-than 0s: want longer than nothing"},
+		"version by flag":        {[]string{"--version"}, exitOK, runtime.Version()},
 		"prune by two ages":      {[]string{"prune", "--older-than", "30d", "--policy", "p.yaml"}, exitUsage, "cannot both be meant"},
 		"prune for two tenants":  {[]string{"prune", "--older-than", "30d", "--all-tenants", "--tenant", "other"}, exitUsage, "cannot both be meant"},
 		"prune what is young":    {[]string{"prune", "--older-than", "30d"}, exitOK, "pruned 0 effects of"},

@@ -48,7 +48,7 @@ become smaller: later effects use the room.`,
 }
 
 func runPrune(cmd *cobra.Command, f *pruneFlags) error {
-	age, err := f.age()
+	age, err := f.age(cmd.Flags().Changed("older-than"))
 	if err != nil {
 		return err
 	}
@@ -68,11 +68,13 @@ func runPrune(cmd *cobra.Command, f *pruneFlags) error {
 	})
 }
 
-// age is how long ago what is pruned was settled.
-func (f *pruneFlags) age() (time.Duration, error) {
+// age is how long ago what is pruned was settled. given says that --older-than was.
+func (f *pruneFlags) age(given bool) (time.Duration, error) {
 	switch {
 	case f.policy != "" && f.olderThan != 0:
 		return 0, usagef("--older-than and --policy cannot both be meant")
+	case f.policy == "" && f.olderThan <= 0 && given:
+		return 0, usagef("--older-than %s: want longer than nothing, such as 30d; 1ms is all that is settled", f.olderThan)
 	case f.policy == "" && f.olderThan <= 0:
 		return 0, usagef("say how long payloads are kept: --older-than 30d, or --policy FILE with a retention")
 	case f.policy == "":

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -18,10 +19,15 @@ func versionCommand() *cobra.Command {
 		Example: "  undolog version",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			fmt.Fprintf(cmd.OutOrStdout(), "undolog %s (%s, %s/%s)\n", programVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return nil
+			_, err := io.WriteString(cmd.OutOrStdout(), versionLine())
+			return err
 		},
 	}
+}
+
+// versionLine is the version, with what it was built by and for.
+func versionLine() string {
+	return fmt.Sprintf("undolog %s (%s, %s/%s)\n", programVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 func programVersion() string {
