@@ -36,6 +36,10 @@ func TestPrune(t *testing.T) {
 			if said := w.ran("prune", "--older-than", "1ms"); !strings.HasPrefix(said, "pruned 0 effects of 1") {
 				t.Errorf("once more: %s", said)
 			}
+			shown := w.ran("show", w.only("charge").ID)
+			if strings.Count(shown, "(pruned)") != 3 || strings.Contains(shown, "bytes") {
+				t.Errorf("shown is\n%s", shown)
+			}
 			w.wantPruned(agent.Call("2", "charge", keyed).Raw)
 			w.wantPruned(w.agent().Call("1", "charge", keyed).Raw)
 			w.wantEffects("charge", 1)

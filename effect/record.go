@@ -19,6 +19,7 @@ type Answer struct {
 	Kind    AnswerKind
 	Body    json.RawMessage // the result member, or the error member; never re-encoded
 	IsError bool            // a result with isError:true
+	Pruned  bool            // the bytes are no longer kept: Body says so in their place
 }
 
 // Claim is the right to dispatch one attempt, and the fence of its owner: it is presented when the

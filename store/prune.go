@@ -65,7 +65,7 @@ func Unpruned(a effect.Answer, at time.Time) effect.Answer {
 	if err != nil {
 		return a // of strings and a boolean: cannot be
 	}
-	a.Body = encoded
+	a.Body, a.Pruned = encoded, true
 	return a
 }
 

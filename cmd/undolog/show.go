@@ -100,7 +100,7 @@ func printEffect(w io.Writer, shown *store.Shown, now time.Time) error {
 	if err := table(w, nonEmpty(rows)); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\n%s\n%s\n", p.bold("arguments"), printable(string(r.Arguments)))
+	fmt.Fprintf(w, "\n%s\n%s\n", p.bold("arguments"), printable(argumentsOf(r)))
 	if a := r.Approval; a != nil {
 		if err := printApproval(w, p, r, now); err != nil {
 			return err
@@ -111,9 +111,30 @@ func printEffect(w io.Writer, shown *store.Shown, now time.Time) error {
 		return err
 	}
 	if r.Answer.Kind != effect.AnswerNone {
-		fmt.Fprintf(w, "\n%s\n%s\n", p.bold(string(r.Answer.Kind)), printable(string(r.Answer.Body)))
+		fmt.Fprintf(w, "\n%s\n%s\n", p.bold(string(r.Answer.Kind)), printable(bodyOf(&r.Answer)))
 	}
 	return nil
+}
+
+// pruned stands where bytes were that are no longer kept.
+const pruned = "(pruned)"
+
+// argumentsOf are the arguments of a call, or why there are none. They are pruned with the answer.
+func argumentsOf(r *effect.Record) string {
+	switch {
+	case len(r.Arguments) > 0:
+		return string(r.Arguments)
+	case r.Answer.Pruned:
+		return pruned
+	}
+	return "(none)"
+}
+
+func bodyOf(a *effect.Answer) string {
+	if a.Pruned {
+		return pruned
+	}
+	return string(a.Body)
 }
 
 // printApproval says what was asked, who has decided what, and with which arguments the call is made.
@@ -234,7 +255,10 @@ func transitionNote(t *effect.Transition) string {
 	if t.Answer.IsError {
 		notes = append(notes, "isError")
 	}
-	if t.Answer.Kind != effect.AnswerNone {
+	switch {
+	case t.Answer.Pruned:
+		notes = append(notes, string(t.Answer.Kind)+" "+pruned)
+	case t.Answer.Kind != effect.AnswerNone:
 		notes = append(notes, fmt.Sprintf("%s of %d bytes", t.Answer.Kind, len(t.Answer.Body)))
 	}
 	return strings.Join(notes, ", ")

@@ -55,6 +55,7 @@ func Of(r *effect.Record, now time.Time) Effect {
 type Answer struct {
 	Kind    effect.AnswerKind `json:"kind"` // result or error
 	IsError bool              `json:"isError,omitempty"`
+	Pruned  bool              `json:"pruned,omitempty"` // no longer kept; body says so
 	Body    json.RawMessage   `json:"body,omitempty"`
 }
 
@@ -63,7 +64,7 @@ func AnswerOf(a effect.Answer) *Answer {
 	if a.Kind == effect.AnswerNone {
 		return nil
 	}
-	return &Answer{Kind: a.Kind, IsError: a.IsError, Body: Raw(a.Body)}
+	return &Answer{Kind: a.Kind, IsError: a.IsError, Pruned: a.Pruned, Body: Raw(a.Body)}
 }
 
 // Request is what is known of a request for approval. The handle by which its caller goes on is nobody else's

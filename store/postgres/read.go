@@ -77,7 +77,7 @@ func (d *Driver) Effects(ctx context.Context, f *store.Filter) (records []*effec
 	}
 	if f.Brief {
 		for _, r := range records {
-			r.Answer.Body = nil
+			r.Answer.Body, r.Answer.Pruned = nil, false // of those it says nothing
 		}
 	}
 	return records, err
