@@ -62,6 +62,32 @@ func TestFaults_ConnectionCutWithinAWrite(t *testing.T) {
 	}
 }
 
+// A beat is not flushed by itself: a server that ends at once with the claim that was to rest on it has lost it, and
+// the claim is not made again without it.
+func TestFaults_BeatLostWithTheServer(t *testing.T) {
+	db := pgtest.New(t)
+	proxy := pgtest.NewProxy(t, db.URL)
+	d := open(t, withParameter(t, proxy.URL, "pool_max_conns", "1"), nil)
+	claimed(t, d, keyed(t, "default", "beats"))
+	conn := connect(t, db.URL)
+	if _, err := conn.Exec(t.Context(), `DELETE FROM undolog.owner`); err != nil {
+		t.Fatal(err)
+	}
+	proxy.CutAfter(pgtest.ToServer, 0)
+	p := keyed(t, "default", "made twice")
+	claimed(t, d, p)
+	proxy.Disarm()
+	if proxy.Cuts() == 0 {
+		t.Fatal("nothing was cut")
+	}
+	other := beginOf(t, p.Call, irreversible)
+	other.Owner = "other"
+	begun, err := open(t, db.URL, nil).Begin(t.Context(), other)
+	if err != nil || begun.Verdict.Action != effect.ActJoin {
+		t.Errorf("the same call elsewhere = %+v, %v, want to join", begun, err)
+	}
+}
+
 var everyByte = flag.Bool("everybyte", false, "cut connections at every byte, which takes minutes, and not at one of 23")
 
 func stride() int {

@@ -106,6 +106,13 @@ func (k *known) endBeat(owner string) {
 	delete(k.beats, owner)
 }
 
+// endBeats forgets all: the next claim of each owner is preceded by a new one.
+func (k *known) endBeats() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	clear(k.beats)
+}
+
 func (k *known) hasTenant(tenant string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

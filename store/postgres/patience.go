@@ -45,6 +45,7 @@ func (d *Driver) retryFor(caller context.Context, patience time.Duration, run fu
 		case !isPassing(err):
 			return explain(err)
 		}
+		d.known.endBeats() // a server that has ended may have lost those that it had not flushed
 		d.learnMode(err)
 		sleep(caller, min(pause/2+rand.N(pause), time.Until(deadline)))
 		if caller.Err() != nil || !time.Now().Before(deadline) {
