@@ -19,16 +19,17 @@ var errUnbound = errors.New("row-level security does not bind the role")
 func (d *Driver) checkServer(ctx context.Context) error {
 	var (
 		role, database, isolation, commit, fsync string
-		superuser, bypasses, reads               bool
+		superuser, bypasses, reads, rowSecurity  bool
 	)
 	err := d.retry(ctx, func(ctx context.Context) error {
 		return d.pool.QueryRow(ctx, `
 			SELECT quote_ident(current_user), quote_ident(current_database()), r.rolsuper, r.rolbypassrls,
 			       current_setting('default_transaction_isolation'), current_setting('synchronous_commit'), current_setting('fsync'),
-			       current_setting('default_transaction_read_only')::boolean AND NOT pg_is_in_recovery()
+			       current_setting('default_transaction_read_only')::boolean AND NOT pg_is_in_recovery(),
+			       current_setting('row_security')::boolean
 			FROM pg_roles r
 			WHERE r.rolname = current_user`).
-			Scan(&role, &database, &superuser, &bypasses, &isolation, &commit, &fsync, &reads)
+			Scan(&role, &database, &superuser, &bypasses, &isolation, &commit, &fsync, &reads, &rowSecurity)
 	})
 	switch {
 	case err != nil:
@@ -37,6 +38,8 @@ func (d *Driver) checkServer(ctx context.Context) error {
 		return fmt.Errorf("%w: %s is a superuser; make one that is none and use it: CREATE ROLE undolog LOGIN PASSWORD '…'; ALTER DATABASE %s OWNER TO undolog; to a schema that is there already it needs the GRANTs of docs/postgres.md", errUnbound, role, database)
 	case bypasses:
 		return fmt.Errorf("%w: %s may bypass it; as a superuser run: ALTER ROLE %s NOBYPASSRLS", errUnbound, role, role)
+	case !rowSecurity:
+		return fmt.Errorf("row_security is off, so that the server refuses what row-level security would filter; run: ALTER ROLE %s SET row_security = on", role)
 	case reads:
 		return fmt.Errorf("default_transaction_read_only is on: the log is written to; run: ALTER ROLE %s SET default_transaction_read_only = off", role)
 	case isolation != "read committed":

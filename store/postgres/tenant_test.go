@@ -181,6 +181,11 @@ func TestOpen_RefusesRolesThatPoliciesDoNotBind(t *testing.T) {
 		refused(t, db.URL, "SET default_transaction_read_only = off")
 		execute(t, admin, `ALTER ROLE `+db.Name+` RESET default_transaction_read_only`)
 	})
+	t.Run("one on whom they make errors", func(t *testing.T) {
+		execute(t, admin, `ALTER ROLE `+db.Name+` SET row_security = off`)
+		refused(t, db.URL, "SET row_security = on")
+		execute(t, admin, `ALTER ROLE `+db.Name+` RESET row_security`)
+	})
 	t.Run("another isolation", func(t *testing.T) {
 		execute(t, admin, `ALTER ROLE `+db.Name+` SET default_transaction_isolation = 'serializable'`)
 		refused(t, db.URL, "SET default_transaction_isolation = 'read committed'")
