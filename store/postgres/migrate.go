@@ -66,6 +66,7 @@ func withDatabase(url string, use func(*sql.DB) error) (err error) {
 		return err
 	}
 	delete(config.RuntimeParams, "pool_max_conns")
+	config.RuntimeParams["datestyle"] = dateStyle
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	db := stdlib.OpenDB(*config)
 	defer func() { err = errors.Join(err, db.Close()) }()

@@ -17,6 +17,9 @@ import (
 // rest.
 const maxConns = 16
 
+// dateStyle is the one that times can be read in where they come as text, whatever the role has.
+const dateStyle = "ISO"
+
 // mode is how statements are sent. Prepared ones cost the server least, and cannot be used through a
 // pooler that shares connections by transaction; unprepared ones still take one round trip. Such a pooler takes no
 // settings for a connection either: transactions then say them.
@@ -56,6 +59,7 @@ func (d *Driver) config(address string) (*pgxpool.Config, error) {
 	if _, named := config.ConnConfig.RuntimeParams["application_name"]; !named {
 		config.ConnConfig.RuntimeParams["application_name"] = "undolog"
 	}
+	config.ConnConfig.RuntimeParams["datestyle"] = dateStyle
 	config.ConnConfig.OnPgError = leaveStandby(config.ConnConfig.OnPgError)
 	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
 		if d.mode.unprepared.Load() {

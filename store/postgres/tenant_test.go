@@ -194,6 +194,16 @@ func TestOpen_RefusesRolesThatPoliciesDoNotBind(t *testing.T) {
 	open(t, db.URL, nil)
 }
 
+func TestOpen_aRoleThatWritesTimesInAnotherWay(t *testing.T) {
+	db := pgtest.New(t)
+	execute(t, connect(t, db.URL), `ALTER ROLE `+db.Name+` SET DateStyle = 'SQL, DMY'`)
+	d := open(t, withParameter(t, db.URL, "default_query_exec_mode", "exec"), nil)
+	claimed(t, d, keyed(t, "default", "a"))
+	if _, err := postgres.Status(t.Context(), db.URL); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestSchema_RowsAreFinal(t *testing.T) {
 	db := pgtest.New(t)
 	d := open(t, db.URL, nil)
