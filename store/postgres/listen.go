@@ -143,14 +143,15 @@ func (l *listener) session() (err error) {
 		defer cancel()
 		err = errors.Join(err, conn.Close(ctx))
 	}()
+	due := true
 	for held := map[int32]bool{}; ; {
 		ctx, cancel := l.untilChange()
-		if err := l.hold(conn, held); err != nil {
+		if err := l.hold(conn, held, due); err != nil {
 			cancel()
 			return err
 		}
 		heard, err := conn.WaitForNotification(ctx)
-		due := ctx.Err() != nil
+		due = ctx.Err() != nil
 		cancel()
 		switch {
 		case err == nil:
@@ -198,8 +199,9 @@ func (l *listener) isIdle() bool {
 }
 
 // hold takes the locks of what is awaited now and gives up the others. Who began to wait is woken then: what
-// has happened before, nobody will tell. With nothing to be done it finds out whether the connection is alive.
-func (l *listener) hold(conn *pgx.Conn, held map[int32]bool) error {
+// has happened before, nobody will tell. With nothing to be done it finds out, when that is due, whether the connection
+// is alive: not for each of any number of notifications, which everybody may send.
+func (l *listener) hold(conn *pgx.Conn, held map[int32]bool, due bool) error {
 	l.mu.Lock()
 	wanted := slices.Collect(maps.Keys(l.awaited))
 	l.mu.Unlock()
@@ -210,6 +212,9 @@ func (l *listener) hold(conn *pgx.Conn, held map[int32]bool) error {
 		if !slices.Contains(wanted, n) {
 			over = append(over, n)
 		}
+	}
+	if len(begun) == 0 && len(over) == 0 && !due {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(l.life, l.driver.patience/3)
 	defer cancel()
