@@ -51,32 +51,14 @@ const (
 	  LIMIT 1) e`
 )
 
-// askAlone asks for one call's in a transaction of its own, without what a batch costs.
+// askAlone asks for one call's in a transaction of its own.
 func (r *reads) askAlone(ctx context.Context, q *read) error {
-	conn, err := r.driver.pool.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
-	prepared, err := conn.Conn().Prepare(ctx, "undolog_settled", selectSettled)
-	if err != nil {
-		return err
-	}
-	params := [][]byte{[]byte(text(q.tenant)), q.signature[:]}
-	rows := conn.Conn().PgConn().ExecStatement(ctx, prepared, params, textAndBytes, allBinary)
-	for err == nil && rows.NextRow() {
-		err = readSettled(rows.Values(), []*read{q})
-	}
-	if _, failed := rows.Close(); failed != nil {
-		return failed
-	}
-	return err
+	return r.driver.askPrepared(ctx, selectSettled, []any{text(q.tenant), q.signature[:]}, func(row [][]byte) error {
+		return readSettled(row, []*read{q})
+	})
 }
 
-var (
-	textAndBytes = []int16{pgx.TextFormatCode, pgx.BinaryFormatCode}
-	allBinary    = []int16{pgx.BinaryFormatCode}
-)
+var allBinary = []int16{pgx.BinaryFormatCode}
 
 // askUnprepared asks with the text of the question, where what is prepared cannot be relied on, in one round trip
 // for all and in binary, which pgx does not do in every mode.

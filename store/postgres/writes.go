@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -78,6 +79,9 @@ func (w *writes) try(ctx context.Context, group []*write) error {
 // tryAlone sends a write as one statement.
 func (w *writes) tryAlone(ctx context.Context, r *write) error {
 	st := r.alone(w.driver.clock.param())
+	if w.driver.mode.isPrepared() {
+		return w.driver.askPrepared(ctx, st.sql, st.args, r.readWon)
+	}
 	rows, err := w.driver.pool.Query(ctx, st.sql, st.args...)
 	if err != nil {
 		return err
@@ -161,6 +165,24 @@ func (r *write) size() int {
 		return len(e.Arguments) + len(e.Key) + len(e.Run) + len(e.Scope)
 	}
 	return len(r.move.move.Answer.Body) + len(r.move.move.Reason)
+}
+
+// readWon reads what a statement of this write alone returned, of its place the number of an effect.
+func (r *write) readWon(row [][]byte) error {
+	c := &cells{left: row}
+	c.id()
+	var seq int64
+	if r.effect != nil {
+		seq = c.long()
+	} else {
+		c.number()
+	}
+	at := c.time()
+	if c.err != nil {
+		return fmt.Errorf("read inserted row: %w", c.err)
+	}
+	r.win(seq, at)
+	return nil
 }
 
 func (r *write) win(seq int64, at time.Time) { r.won, r.seq, r.at = true, seq, at }
