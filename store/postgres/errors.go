@@ -72,9 +72,28 @@ func isRefusal(err error) bool {
 
 var errRights = errors.New("the role has not the rights that the log needs (see docs/postgres.md for the GRANTs)")
 
+// errUnsound says that the role may write, and what it wrote is none that the log can hold.
+var errUnsound = errors.New("a row is not what the policy of its table asks for (\\d of the table shows it), and was not written; no GRANT " +
+	"would help: unless somebody has changed the policies this is a bug of undolog's, please report it with this message")
+
+// isUnsound reports whether a row broke the WITH CHECK of its table's policy. That has the SQLSTATE of missing rights,
+// and a message in the server's language; the routine that raised it has one name.
+func isUnsound(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && e.Code == insufficientRights && e.Routine == "ExecWithCheckOptions"
+}
+
+// lacksRights reports whether the role may not do what was tried.
+func lacksRights(err error) bool { return code(err) == insufficientRights && !isUnsound(err) }
+
 // explain says, once, what a person can do about an error of the database.
 func explain(err error) error {
-	if code(err) == insufficientRights && !errors.Is(err, errRights) {
+	switch {
+	case errors.Is(err, errRights), errors.Is(err, errUnsound):
+		return err
+	case isUnsound(err):
+		return fmt.Errorf("%w: %w", errUnsound, err)
+	case lacksRights(err):
 		return fmt.Errorf("%w: %w", errRights, err)
 	}
 	return err

@@ -208,7 +208,7 @@ func (d *Driver) checkSchema(ctx context.Context, url string, noMigrate bool) er
 		return fmt.Errorf("%w: the database has version %d and this program needs %d; run: undolog migrate up", store.ErrSchema, v, schemaVersion)
 	}
 	err = withDatabase(url, func(db *sql.DB) error { return migrate(ctx, db) })
-	if code(err) == insufficientRights {
+	if lacksRights(err) {
 		return fmt.Errorf("%w: the database has version %d, this program needs %d and its role may not migrate; as a role that may, run: undolog migrate up: %w",
 			store.ErrSchema, v, schemaVersion, err)
 	}

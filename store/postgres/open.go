@@ -40,7 +40,7 @@ func (d *Driver) keepAccount(ctx context.Context, tenant string) (mark int64, er
 			mark, more, err = d.sweep(ctx, tenant)
 			return err
 		})
-		if code(err) == insufficientRights {
+		if lacksRights(err) {
 			d.logger.WarnContext(ctx, "account of open effects not kept", slog.String("tenant", tenant), slog.Any("error", err))
 			return mark, nil
 		}
