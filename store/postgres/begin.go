@@ -30,9 +30,10 @@ func (d *Driver) Begin(ctx context.Context, p *store.Begin) (*store.Begun, error
 	var begun *store.Begun
 	err := d.persistFor(ctx, d.patience-p.Waited, func(ctx context.Context) (err error) {
 		begun, err = b.try(ctx)
+		b.unsure = b.unsure || b.tried != "" && isUnanswered(err)
 		return err
 	})
-	if errors.Is(err, store.ErrUnreachable) {
+	if b.unsure && (err != nil || begun.Claim == nil) {
 		d.orphans.add(b)
 	}
 	if err != nil {
@@ -53,6 +54,7 @@ type begin struct {
 	known  bool           // its signature is there
 	sent   effect.Verdict // of the last claim or request that was tried, and perhaps made
 	tried  string         // effect of the last claim that was tried
+	unsure bool           // the database did not say what became of a try: what was tried may be there
 	alone  bool           // an insert has waited for a lock in vain
 
 	uncounted int64 // effects whose spends count for ever, and are not noted to

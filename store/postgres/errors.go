@@ -57,6 +57,23 @@ func isPassing(err error) bool {
 	return !errors.Is(err, context.Canceled) && !isRefusal(err)
 }
 
+// isUnanswered reports whether a write that ended with the error may have been done: the connection broke, the server
+// ended, time was over, or what it answered could not be read. An error that the server gives to a statement undoes it.
+func isUnanswered(err error) bool {
+	if err == nil || isRefusal(err) || errors.Is(err, store.ErrBusy) {
+		return false
+	}
+	c := code(err)
+	if c == "" {
+		return true
+	}
+	switch c[:2] {
+	case "08", "57", "58": // connection, shutting down, the system
+		return true
+	}
+	return false
+}
+
 // isPreparedElsewhere reports whether a statement was prepared on another connection than the one that is
 // to run it: a pooler that shares connections is between us and the database.
 func isPreparedElsewhere(err error) bool {

@@ -9,8 +9,9 @@ import (
 	"github.com/undolog/undolog/effect"
 )
 
-// orphans are claims that Begins may have made that gave up before the database said so. Their callers dispatch
-// nothing, so that they are released when the database is back, and hold nobody up until their time is over.
+// orphans are claims that Begins may have made without being told, and that ended with an error or another verdict.
+// Their callers dispatch nothing, so that they are released when the database is back, and hold nobody up until their
+// time is over.
 type orphans struct {
 	driver *Driver
 
@@ -35,11 +36,11 @@ func (o *orphans) close() {
 	o.looking.Wait()
 }
 
-// add has the claim looked for that the Begin has tried last, if it has tried any.
+// add has the claim looked for that the Begin has tried last.
 func (o *orphans) add(b *begin) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if b.tried != "" && !o.closed {
+	if !o.closed {
 		o.looking.Go(func() { o.release(b) })
 	}
 }
@@ -49,6 +50,7 @@ const looks = 8
 
 func (o *orphans) release(b *begin) {
 	pause := 250 * time.Millisecond
+	var failed error
 	for left := looks; left > 0; pause = min(2*pause, 8*time.Second) {
 		if !o.wait(pause) {
 			return
@@ -58,12 +60,15 @@ func (o *orphans) release(b *begin) {
 		case released:
 			o.driver.logger.InfoContext(o.life, "claim of a call that was given up released", slog.String("effect", b.tried))
 			return
-		case err == nil:
-			left--
-		case !isPassing(err):
-			o.driver.logger.WarnContext(o.life, "claim of a call that was given up not released", slog.String("effect", b.tried), slog.Any("error", err))
+		case isRefusal(err): // somebody has moved it
 			return
+		case err == nil || !isPassing(err):
+			failed = err
+			left--
 		}
+	}
+	if failed != nil {
+		o.driver.logger.WarnContext(o.life, "claim of a call that was given up not released", slog.String("effect", b.tried), slog.Any("error", failed))
 	}
 }
 
@@ -90,7 +95,7 @@ func (o *orphans) releaseOnce(b *begin) (released bool, err error) {
 	}
 	_, err = o.driver.Append(ctx, b.p.Tenant(), &effect.Transition{
 		Effect: b.tried, Ordinal: f.Latest.Ordinal + 1, Attempt: f.Latest.Attempt, State: effect.StateReleased, Owner: b.p.Owner,
-		Reason: "the log could not be reached when the call was claimed: it was not sent",
+		Reason: "the log did not say that the call was claimed: it was not sent",
 	})
 	return err == nil, err
 }
