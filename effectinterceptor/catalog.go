@@ -38,6 +38,9 @@ const (
 // errSilent says that the log has not said in time what it knows of a server's tools.
 var errSilent = errors.New("the log does not answer")
 
+// errEnding says that nothing is read any more.
+var errEnding = errors.New("the program is about to end")
+
 // catalog is what is known of tools: learned from tools/list, kept in the log, cached here.
 type catalog struct {
 	log *store.Log
@@ -46,6 +49,7 @@ type catalog struct {
 	mu      sync.Mutex
 	servers map[serverKey]*listing
 	loads   map[serverKey]*loading
+	closed  bool // nothing begins to be read any more
 
 	life    context.Context // of what is being read
 	end     context.CancelFunc
@@ -87,8 +91,11 @@ func newCatalog(log *store.Log, now func() time.Time) *catalog {
 	return c
 }
 
-// close ends what is being read.
+// close ends what is being read, and waits for that. Nothing is read after it.
 func (c *catalog) close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
 	c.end()
 	c.running.Wait()
 }
@@ -195,6 +202,11 @@ func (c *catalog) begin(key serverKey) *loading {
 		return l
 	}
 	l := &loading{done: make(chan struct{})}
+	if c.closed {
+		l.err = errEnding
+		close(l.done)
+		return l
+	}
 	c.loads[key] = l
 	c.running.Go(func() {
 		var untold []store.Tool

@@ -3,7 +3,9 @@ package effectinterceptor_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/undolog/undolog/effectinterceptor"
 	"github.com/undolog/undolog/interceptors"
 	"github.com/undolog/undolog/store"
+	"github.com/undolog/undolog/store/sqlite"
 )
 
 func toolsList(definitions ...string) string {
@@ -208,5 +211,54 @@ func TestCatalog_ACallFindsOutOnceThatTheLogIsAway(t *testing.T) {
 	}
 	if _, err := w.alice().with(exchange("2")).call(`{"name":"look"}`); err != nil {
 		t.Errorf("a read: %v", err)
+	}
+}
+
+// closing is a driver that counts who asks it of tools after it was told that nobody would.
+type closing struct {
+	store.Driver
+	closed atomic.Bool
+	late   atomic.Int32
+}
+
+func (d *closing) Tools(ctx context.Context, tenant, server string) ([]store.Tool, error) {
+	if d.closed.Load() {
+		d.late.Add(1)
+	}
+	return d.Driver.Tools(ctx, tenant, server)
+}
+
+// Calls may still come as a program ends: once Close has returned, none has the log read.
+func TestClose_NothingIsReadAfterIt(t *testing.T) {
+	w := newWorld(t, tier("read"))
+	w.shut()
+	file, err := sqlite.Open(t.Context(), w.path, &sqlite.Options{Now: w.clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver := &closing{Driver: file}
+	log, err := store.Open(driver, &store.Options{Now: w.clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	for range 100 {
+		driver.closed.Store(false)
+		w.ei = effectinterceptor.New(log, &w.opts)
+		w.host = interceptors.NewServer(nil)
+		if err := w.ei.Register(w.host, effectinterceptor.OwnEngine); err != nil {
+			t.Fatal(err)
+		}
+		var calls sync.WaitGroup
+		for n := range 8 {
+			c := w.alice().with(func(c *caller) { c.config = `{"server":"s` + strconv.Itoa(n) + `"}` })
+			calls.Go(func() { _, _ = c.invoke(effectinterceptor.EffectName, interceptors.PhaseRequest, pay) })
+		}
+		w.ei.Close()
+		driver.closed.Store(true)
+		calls.Wait()
+	}
+	if late := driver.late.Load(); late > 0 {
+		t.Errorf("the log was read %d times after Close", late)
 	}
 }
