@@ -241,9 +241,15 @@ func TestNew_WhatIsStoppedNamesServerAndTool(t *testing.T) {
 	}
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	var events []effect.Event
 	for len(events) == 0 { // it is noted a moment later
-		<-tick.C
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatal("the stop was not noted within a minute")
+		}
 		var err error
 		if events, err = w.log.Events(t.Context(), effect.DefaultTenant, 0, 10); err != nil {
 			t.Fatal(err)
