@@ -68,6 +68,15 @@ const (
 	DecideWithdraw DecisionKind = "withdraw"
 )
 
+// NeedsReason reports whether who decides so must say why: the agent is told.
+func (k DecisionKind) NeedsReason() bool {
+	switch k {
+	case DecideDeny, DecideEdit, DecideWithdraw:
+		return true
+	}
+	return false
+}
+
 // IsApproved reports whether enough people have approved, whatever time it is.
 func (a *Approval) IsApproved() bool { return !a.UseUntil.IsZero() }
 

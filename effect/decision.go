@@ -110,7 +110,7 @@ func (d *Decision) check() error {
 	switch {
 	case !isUser(d.By):
 		return &ForbiddenError{Reason: fmt.Sprintf("%q cannot decide: who does is named user:NAME", d.By)}
-	case (d.Kind == DecideDeny || d.Kind == DecideEdit || d.Kind == DecideWithdraw) && strings.TrimSpace(d.Reason) == "":
+	case d.Kind.NeedsReason() && strings.TrimSpace(d.Reason) == "":
 		return &InvalidError{Reason: "a reason is missing: say why, the agent is told"}
 	case d.Kind == DecideExtend && d.Extend <= 0:
 		return &InvalidError{Reason: "the time to extend by must be longer than nothing"}

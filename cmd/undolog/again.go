@@ -35,6 +35,6 @@ from the record. It is for a repeat that is meant. An effect in doubt is settled
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why; kept in the log")
-	cmd.Flags().StringVar(&person, "by", "", "who says so (default user:<your name>)")
+	cmd.Flags().StringVar(&person, "by", "", byUsage)
 	return cmd
 }

@@ -20,8 +20,11 @@ type decideFlags struct {
 
 func (f *decideFlags) add(cmd *cobra.Command, reason string) {
 	cmd.Flags().StringVar(&f.reason, "reason", "", reason)
-	cmd.Flags().StringVar(&f.person, "by", "", "who decides, user:NAME (default user:<your name>)")
+	cmd.Flags().StringVar(&f.person, "by", "", "who decides, user:NAME, recorded as it is given (default user:<your name>)")
 }
+
+// byUsage is for commands by which whoever has the log says what is so.
+const byUsage = "who says so, recorded as it is given (default user:<your name>)"
 
 // who is the person who decides.
 func (f *decideFlags) who() (string, error) {
@@ -36,7 +39,7 @@ func (f *decideFlags) who() (string, error) {
 
 func (f *decideFlags) decision(kind effect.DecisionKind) (effect.Decision, error) {
 	by, err := f.who()
-	if err == nil && strings.TrimSpace(f.reason) == "" && (kind == effect.DecideDeny || kind == effect.DecideEdit || kind == effect.DecideWithdraw) {
+	if err == nil && strings.TrimSpace(f.reason) == "" && kind.NeedsReason() {
 		err = usagef("a reason is missing: say why with --reason TEXT; the agent is told")
 	}
 	return effect.Decision{Kind: kind, By: by, Reason: f.reason, Via: "cli", Extend: f.span}, err

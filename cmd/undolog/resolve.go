@@ -57,7 +57,7 @@ probe's tool.`,
 	flags.BoolVar(&f.notApplied, "not-applied", false, "it did not take effect")
 	flags.StringVar(&f.result, "result", "", "with --committed: file with the tool result (a JSON object) that later calls get; - for standard input")
 	flags.StringVar(&f.reason, "reason", "", "how you know; required with --not-applied")
-	flags.StringVar(&f.person, "by", "", "who says so (default user:<your name>)")
+	flags.StringVar(&f.person, "by", "", byUsage)
 	return cmd
 }
 
