@@ -58,6 +58,20 @@ var moves = []Move{
 // Moves returns a copy of the transition table.
 func Moves() []Move { return slices.Clone(moves) }
 
+// Reachable lists the states in which an effect can be: those to which moves lead from its first ones, claimed and
+// awaiting approval, but for the moves of undo, which nothing makes yet.
+func Reachable() []State {
+	reached := []State{StateAwaitingApproval, StateClaimed}
+	for i := 0; i < len(reached); i++ {
+		for _, m := range moves {
+			if m.From == reached[i] && m.To != StateCompensating && !slices.Contains(reached, m.To) {
+				reached = append(reached, m.To)
+			}
+		}
+	}
+	return reached
+}
+
 // CanMove reports whether an effect may go from one state to another. From is the state as recorded: a
 // claim that reads as in doubt is still claimed, and what is legal from in doubt is legal from claimed.
 func CanMove(from, to State) bool {

@@ -3,6 +3,7 @@ package effect_test
 import (
 	"flag"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,20 @@ func TestCanMove(t *testing.T) {
 				t.Errorf("CanMove(%s, %s) = %t, want %t", tt.from, tt.to, got, tt.want)
 			}
 		})
+	}
+}
+
+// Undo is not made yet, so that its states are none that could be asked for.
+func TestReachable(t *testing.T) {
+	reached := effect.Reachable()
+	for _, m := range effect.Moves() {
+		undo := m.From == effect.StateCompensating || m.To == effect.StateCompensating
+		if !undo && (!slices.Contains(reached, m.From) || !slices.Contains(reached, m.To)) || undo && slices.Contains(reached, effect.StateCompensating) {
+			t.Errorf("%s to %s: reachable are %v", m.From, m.To, reached)
+		}
+	}
+	if len(reached) != 10 {
+		t.Errorf("%d states can be reached, want 10: %v", len(reached), reached)
 	}
 }
 

@@ -23,8 +23,11 @@ func legible(raw json.RawMessage) string {
 // previewLength is how many characters of a call's arguments stand in a list.
 const previewLength = 200
 
-// preview is the beginning of JSON as one line.
+// preview is the beginning of JSON as one line, or that it is no longer kept.
 func preview(raw json.RawMessage) string {
+	if len(raw) == 0 {
+		return "(pruned)"
+	}
 	line := []rune(visible(string(raw[:min(len(raw), 4*previewLength)])))
 	if len(line) > previewLength {
 		return string(line[:previewLength]) + "…"

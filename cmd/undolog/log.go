@@ -130,12 +130,8 @@ func parseState(s string) (effect.State, error) {
 
 func stateNames() []string {
 	var names []string
-	for _, m := range effect.Moves() {
-		for _, name := range []string{string(m.From), string(m.To)} {
-			if !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-		}
+	for _, state := range effect.Reachable() {
+		names = append(names, string(state))
 	}
 	return names
 }
@@ -192,7 +188,7 @@ func (p *logPrinter) print(list []*effect.Record) error {
 		}
 		rows = append(rows, []string{
 			localTime(r.CreatedAt), string(r.StateAt(now)), answerWord(&r.Answer), string(r.Tier), clip(r.Server, 36), clip(r.Tool, 24),
-			string(r.Rule), clip(who(r), 24), clip(string(r.Arguments), 40), r.ID,
+			string(r.Rule), clip(who(r), 24), clip(argumentsOf(r), 40), r.ID,
 		})
 	}
 	return p.table.print(rows)

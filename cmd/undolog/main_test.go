@@ -69,6 +69,7 @@ func TestRun_refusalsSayWhatToDo(t *testing.T) {
 		"prune for two tenants":  {[]string{"prune", "--older-than", "30d", "--all-tenants", "--tenant", "other"}, exitUsage, "cannot both be meant"},
 		"prune what is young":    {[]string{"prune", "--older-than", "30d"}, exitOK, "pruned 0 effects of"},
 		"prune, as JSON":         {[]string{"prune", "--older-than", "1w", "--json"}, exitOK, `"effects":0`},
+		"state of undo":          {[]string{"log", "--state", "compensating"}, exitUsage, "want one of awaiting_approval, claimed, "},
 		"another tenant's log":   {[]string{"log", "--tenant", "other"}, exitOK, "no effects of tenant other"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,6 +79,20 @@ func TestRun_refusalsSayWhatToDo(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestLog_saysThatArgumentsArePruned(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "log.db")
+	id := asked(t, db, "10")[0]
+	doSteps(t, db,
+		step{[]string{"log"}, exitOK, `{"amount":10}  ` + id},
+		step{[]string{"deny", id, "--reason", "no"}, exitOK, "is denied"},
+	)
+	doSteps(t, db,
+		step{[]string{"prune", "--older-than", "1ms"}, exitOK, "pruned 1 effects of 1"},
+		step{[]string{"log"}, exitOK, "(pruned)   " + id},
+		step{[]string{"show", id}, exitOK, "(pruned)"},
+	)
 }
 
 // recordRead leaves a log with one read in it and returns its id.

@@ -119,15 +119,12 @@ func printEffect(w io.Writer, shown *store.Shown, now time.Time) error {
 // pruned stands where bytes were that are no longer kept.
 const pruned = "(pruned)"
 
-// argumentsOf are the arguments of a call, or why there are none. They are pruned with the answer.
+// argumentsOf are the arguments of a call. What was recorded is an object at the least, so that none are pruned.
 func argumentsOf(r *effect.Record) string {
-	switch {
-	case len(r.Arguments) > 0:
-		return string(r.Arguments)
-	case r.Answer.Pruned:
+	if len(r.Arguments) == 0 {
 		return pruned
 	}
-	return "(none)"
+	return string(r.Arguments)
 }
 
 func bodyOf(a *effect.Answer) string {
