@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/httpapi"
@@ -146,11 +147,16 @@ func TestGrants(t *testing.T) {
 	if g.Kind != "exact" || g.By != "user:alice" || !g.Active || g.Definition == "" {
 		t.Errorf("granted: %+v", g)
 	}
+	for _, body := range []string{`{}`, `{"reason":" "}`} {
+		if p := w.refused(w.do(bob, "POST", "/v1/grants/"+g.ID+"/revoke", body), http.StatusUnprocessableEntity); p.Pointer != "/reason" {
+			t.Errorf("revoked with %s: %+v, want /reason missing", body, p)
+		}
+	}
 	w.read(w.do(bob, "POST", "/v1/grants/"+g.ID+"/revoke", `{"reason":"over"}`), http.StatusOK, &g)
 	if g.Active {
 		t.Error("the grant holds although it was revoked")
 	}
-	if p := w.refused(w.do(alice, "POST", "/v1/grants/"+g.ID+"/revoke", `{}`), http.StatusConflict); p.By != "user:bob" {
+	if p := w.refused(w.do(alice, "POST", "/v1/grants/"+g.ID+"/revoke", `{"reason":"over"}`), http.StatusConflict); p.By != "user:bob" {
 		t.Errorf("revoked twice: %+v", p)
 	}
 	var list struct{ Grants []struct{ ID string } }
@@ -197,6 +203,29 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// Who decides is the holder of the token: a body has no word for it.
+func TestRequests_thatNameSomebodyElseAreRefused(t *testing.T) {
+	w := newWorld(t)
+	asked, lost := w.asked(`{"n":1}`), w.lost(`{"n":2}`)
+	for path, body := range map[string]string{
+		"/v1/effects/" + lost.ID + "/resolve":    `{"outcome":"committed","reason":"seen","by":"user:mallory"}`,
+		"/v1/effects/" + lost.ID + "/again":      `{"reason":"once more","by":"user:mallory"}`,
+		"/v1/approvals/" + asked.ID + "/deny":    `{"reason":"no","by":"user:mallory"}`,
+		"/v1/grants":                             `{"server":"payments","tool":"pay","any":true,"for":"1h","reason":"x","by":"user:mallory"}`,
+		"/v1/grants/" + asked.ID + "/revoke":     `{"reason":"over","by":"user:mallory"}`,
+		"/v1/approvals/" + asked.ID + "/approve": `{"digest":"` + w.shown(alice, asked.ID).Approval.Digest + `","by":"user:mallory"}`,
+	} {
+		if p := w.refused(w.do(alice, "POST", path, body), http.StatusUnprocessableEntity); p.Pointer != "/by" {
+			t.Errorf("%s: %+v, want /by refused", path, p)
+		}
+	}
+	for _, r := range []*effect.Record{asked, lost} {
+		if now := w.effect(r.ID); now.By != "" || now.Approval != nil && now.Approval.Last != nil {
+			t.Errorf("effect %s was moved by %q", r.ID, now.By)
+		}
+	}
+}
+
 func TestPending_listsAllThatWaits(t *testing.T) {
 	w := newWorld(t)
 	asked, lost := w.asked(`{"n":1}`), w.lost(`{"n":2}`)
@@ -238,6 +267,21 @@ func TestEffects_arePaged(t *testing.T) {
 	}
 	if len(seen) != 5 {
 		t.Errorf("%d of 5 effects were listed", len(seen))
+	}
+}
+
+func TestLists_sayWhatIsPruned(t *testing.T) {
+	w := newWorld(t)
+	r := w.asked(`{"amount":10}`)
+	w.do(alice, "POST", "/v1/approvals/"+r.ID+"/deny", `{"reason":"no"}`)
+	w.clock.pass(time.Hour)
+	if _, err := w.log.Prune(t.Context(), &store.Pruning{Before: w.clock.now()}); err != nil {
+		t.Fatal(err)
+	}
+	var list struct{ Effects []shownEffect }
+	w.read(w.do(alice, "GET", "/v1/effects", ""), http.StatusOK, &list)
+	if len(list.Effects) != 1 || list.Effects[0].Preview != "(pruned)" {
+		t.Errorf("listed: %+v", list.Effects)
 	}
 }
 

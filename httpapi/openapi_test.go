@@ -137,7 +137,7 @@ func TestOpenAPI_describesRealAnswers(t *testing.T) {
 		{alice, "GET", "/v1/grants", "", "", 200},
 		{alice, "POST", "/v1/grants", "", `{"reason":"x"}`, 422},
 		{alice, "POST", "/v1/grants/{id}/revoke", g.ID, `{"reason":"over"}`, 200},
-		{alice, "POST", "/v1/grants/{id}/revoke", g.ID, `{}`, 409},
+		{alice, "POST", "/v1/grants/{id}/revoke", g.ID, `{"reason":"over"}`, 409},
 		{alice, "GET", "/v1/pending", "", "", 200},
 		{alice, "POST", "/v1/effects/{id}/resolve", lost.ID, `{"outcome":"committed","reason":"seen","result":{"content":[]}}`, 200},
 		{alice, "POST", "/v1/effects/{id}/resolve", lost.ID, `{"outcome":"not_applied","reason":"seen"}`, 409},

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -193,10 +194,14 @@ func (l *Log) Grant(ctx context.Context, g effect.Grant) (*effect.Grant, error) 
 	return &g, nil
 }
 
-// Revoke ends a standing grant. It returns the grant, and whether this call revoked it.
+// Revoke ends a standing grant. It returns the grant, and whether this call revoked it. The error is an
+// *effect.InvalidError where no reason is given.
 func (l *Log) Revoke(ctx context.Context, tenant, id, by, reason string) (*effect.Grant, bool, error) {
-	if by == "" {
+	switch {
+	case by == "":
 		return nil, false, fmt.Errorf("revoke grant %s: %w", id, errNobody)
+	case strings.TrimSpace(reason) == "":
+		return nil, false, fmt.Errorf("revoke grant %s: %w", id, &effect.InvalidError{Pointer: "/reason", Reason: "say why the grant ends"})
 	}
 	g, revoked, err := l.driver.Revoke(ctx, tenant, id, by, reason)
 	if err != nil {

@@ -195,9 +195,10 @@ func TestGrant_standsForApprovals(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	doSteps(t, db,
-		step{[]string{"grant", "revoke", g.ID}, exitOK, "need approval again"},
-		step{[]string{"grant", "revoke", g.ID}, exitOK, "was revoked before, by"},
-		step{[]string{"grant", "revoke", missing}, exitNotFound, "grant list --all"},
+		step{[]string{"grant", "revoke", g.ID}, exitUsage, "say with --reason why the grant ends"},
+		step{[]string{"grant", "revoke", g.ID, "--reason", "over"}, exitOK, "need approval again"},
+		step{[]string{"grant", "revoke", g.ID, "--reason", "over"}, exitOK, "was revoked before, by"},
+		step{[]string{"grant", "revoke", missing, "--reason", "over"}, exitNotFound, "grant list --all"},
 		step{[]string{"grant", "list"}, exitOK, "no standing grant"},
 	)
 	begins("16", effect.ActRequest)

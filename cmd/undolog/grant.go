@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,7 +83,7 @@ func runGrant(cmd *cobra.Command, f *grantFlags) error {
 func (f *grantFlags) check() error {
 	named := f.server != "" || f.tool != "" || f.where != "" || f.any
 	switch {
-	case f.reason == "":
+	case strings.TrimSpace(f.reason) == "":
 		return usagef("say with --reason why these calls need no approval of their own")
 	case f.span < 0:
 		return usagef("--for %s: cannot be negative", f.span)
@@ -213,14 +214,17 @@ func orAny(s string) string {
 func grantRevokeCommand() *cobra.Command {
 	var f decideFlags
 	cmd := &cobra.Command{
-		Use:     "revoke ID",
+		Use:     "revoke ID --reason TEXT",
 		Short:   "End a standing grant",
-		Example: "  undolog grant revoke 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42",
+		Example: `  undolog grant revoke 0197b0c2-7d4e-7c3a-9a51-2f8e6c0d1b42 --reason "the shift is over"`,
 		Args:    exactArgs(1, "the id of a grant"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			by, err := f.who()
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
+			case strings.TrimSpace(f.reason) == "":
+				return usagef("say with --reason why the grant ends")
 			}
 			return withLog(cmd, func(log *store.Log) error {
 				g, revoked, err := log.Revoke(cmd.Context(), tenantFlag(cmd), args[0], by, f.reason)
@@ -236,6 +240,6 @@ func grantRevokeCommand() *cobra.Command {
 			})
 		},
 	}
-	f.add(cmd, "why; kept in the log")
+	f.add(cmd, "why; required")
 	return cmd
 }

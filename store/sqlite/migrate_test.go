@@ -119,7 +119,7 @@ func TestSchema_RowsAreFinal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := l.Revoke(t.Context(), "default", g.ID, "user:u", ""); err != nil {
+	if _, _, err := l.Revoke(t.Context(), "default", g.ID, "user:u", "over"); err != nil {
 		t.Fatal(err)
 	}
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
