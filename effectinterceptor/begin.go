@@ -225,7 +225,7 @@ func (i *Interceptors) replay(in *interceptors.Invocation, o *open, r *effect.Re
 		i.opts.Logger.Error("recorded answer cannot be given again", slog.String("effect", r.ID), slog.Any("error", err))
 		return unreadable(o.identity, r).block(codeInternal)
 	}
-	i.note(o, effect.EventReplayed, r, "")
+	i.replays.add(i.eventOn(o, effect.EventReplayed, r, ""), "")
 	if o.local && (i.opts.Delivery || answer.Result != nil) { // a remote engine's response phase sees our mark
 		o.replayed, o.effectID = true, r.ID
 		i.await(in, o)
@@ -299,10 +299,6 @@ func (i *Interceptors) contractBy(policy *effect.Policy, call *effect.Call, know
 	return policy.For(call, trusted)
 }
 
-func (i *Interceptors) note(o *open, kind string, r *effect.Record, reason string) {
-	i.log.Note(i.eventOn(o, kind, r, reason))
-}
-
 // noteRefused notes that a call was stopped by what the log decided.
 func (i *Interceptors) noteRefused(o *open, r *effect.Record, v *effect.Verdict) {
 	i.refused.add(i.eventOn(o, effect.EventRefused, r, v.Reason), string(v.Action))
@@ -322,9 +318,13 @@ func (i *Interceptors) eventOn(o *open, kind string, r *effect.Record, reason st
 
 // noteDetail notes an event of o's own effect.
 func (i *Interceptors) noteDetail(o *open, kind string, members map[string]string) {
+	i.log.Note(i.detailed(o, kind, members))
+}
+
+func (i *Interceptors) detailed(o *open, kind string, members map[string]string) effect.Event {
 	ev := o.event(kind)
 	ev.At, ev.Detail = i.opts.Now(), detail(members)
-	i.log.Note(ev)
+	return ev
 }
 
 func (o *open) event(kind string) effect.Event {

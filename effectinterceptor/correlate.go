@@ -150,7 +150,7 @@ func (i *Interceptors) sameAttempt(o *open, attempt int) *open {
 	if o == nil || o.claim == nil || attempt == 0 || attempt == o.claim.Attempt {
 		return o
 	}
-	i.noteDetail(o, effect.EventLate, map[string]string{"attempt": strconv.Itoa(attempt)})
+	i.refused.add(i.detailed(o, effect.EventLate, map[string]string{"attempt": strconv.Itoa(attempt)}), "")
 	return nil
 }
 
@@ -185,7 +185,7 @@ func (i *Interceptors) noteAltered(o *open, e *echo) {
 	if e.id == o.claim.Effect && (e.attempt == 0 || e.attempt == o.claim.Attempt) {
 		return
 	}
-	i.noteDetail(o, effect.EventAltered, map[string]string{"echoedEffect": shorten(e.id), "echoedAttempt": strconv.Itoa(e.attempt)})
+	i.refused.add(i.detailed(o, effect.EventAltered, map[string]string{"echoedEffect": shorten(e.id), "echoedAttempt": strconv.Itoa(e.attempt)}), "")
 }
 
 // echoOf reads our mark, which most results do not have: they are not read.

@@ -11,6 +11,6 @@ func (i *Interceptors) Open() int {
 
 // Refusals bounds what is noted of stopped calls; end notes what was counted.
 func Refusals(note func(effect.Event)) (add func(ev effect.Event, by string), end func()) {
-	f := &refusals{note: note}
+	f := &tally{note: note, most: mostStops}
 	return f.add, f.close
 }

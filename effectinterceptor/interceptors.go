@@ -66,7 +66,8 @@ type Interceptors struct {
 
 	lastConfig atomic.Pointer[readConfig]
 	policy     atomic.Pointer[effect.Policy]
-	refused    refusals
+	refused    tally
+	replays    tally
 	followed   sync.Map // id: effects whose task this process follows
 	asked      sync.Map // scope: the tenants and servers that calls were put to people of
 }
@@ -104,8 +105,9 @@ func New(log *store.Log, opts *Options) *Interceptors {
 		open:    newOpenSet(),
 		catalog: newCatalog(log, o.Now),
 		schemas: schemaCache{logger: o.Logger},
+		refused: tally{note: log.Note, most: mostStops},
+		replays: tally{note: log.Note, most: mostReplays},
 	}
-	i.refused.note = log.Note
 	i.policy.Store(o.Policy)
 	return i
 }

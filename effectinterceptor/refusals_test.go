@@ -98,3 +98,19 @@ func TestClose_NotesHowManyCallsWereStopped(t *testing.T) {
 		t.Errorf("the second event is %+v with %s, want 49 more", ev[1], ev[1].Detail)
 	}
 }
+
+// An agent that sends the same call for ever writes two events a minute, and each of its calls is counted.
+func TestReplays_AFloodIsTwoEvents(t *testing.T) {
+	const keyed = `{"name":"pay","arguments":{},"_meta":{"idempotencyKey":"k"}}`
+	w := newWorld(t)
+	w.alice().with(exchange("first")).run(keyed, `{"content":[]}`)
+	for n := range 2000 {
+		w.alice().with(exchange(strconv.Itoa(n))).mustRespond(keyed)
+	}
+	w.ei.Close()
+	w.alice().with(exchange("last")).mustRespond(keyed)
+	events := w.wantEvent(effect.EventReplayed, 3)
+	if len(events) == 3 && (more(t, events[0]) != 0 || more(t, events[1]) != 1999 || more(t, events[2]) != 0 || events[1].Effect != w.only().ID) {
+		t.Errorf("replays are noted as %+v, want one, 1999 more of the effect, and one that came after the end", events)
+	}
+}

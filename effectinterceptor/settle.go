@@ -116,7 +116,7 @@ func (i *Interceptors) settleResponse(ctx context.Context, in *interceptors.Invo
 	o, expected := i.match(ctx, in, &ev)
 	if o == nil {
 		if !expected {
-			i.log.Note(effect.Event{At: i.opts.Now(), Tenant: i.tenantOf(in), Kind: effect.EventUnmatched, Principal: principalOf(in)})
+			i.refused.add(effect.Event{At: i.opts.Now(), Tenant: i.tenantOf(in), Kind: effect.EventUnmatched, Principal: principalOf(in)}, "")
 		}
 		return &interceptors.Change{}, nil
 	}

@@ -63,3 +63,19 @@ func TestEvents_AreInTheOrderOfTheirTimes(t *testing.T) {
 		}
 	}
 }
+
+// A flood of replays is counted by its number in report and show, not by its events.
+func TestReplays_areCountedByTheirNumber(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "log.db")
+	id := asked(t, db, "10")[0]
+	withStore(t, db, func(log *store.Log) {
+		for _, detail := range []string{"", `{"more":48}`, `{"more":1}`} {
+			log.Note(effect.Event{Effect: id, Kind: effect.EventReplayed, Server: "bank", Tool: "refund", Detail: json.RawMessage(detail)})
+		}
+	})
+	doSteps(t, db, step{[]string{"show", id}, exitOK, "50 times, last "})
+	out, _ := said(t, "--db", db, "report", "--json")
+	if !strings.Contains(out, `"replayed":50`) {
+		t.Errorf("report says %s, want 50 replays", out)
+	}
+}

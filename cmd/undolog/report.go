@@ -149,9 +149,9 @@ func (r *report) addEvent(ev *effect.Event) {
 	row := r.of(ev.Server, ev.Tool)
 	switch ev.Kind {
 	case effect.EventReplayed:
-		row.Answered++
+		row.Answered += times(ev)
 	case effect.EventRefused:
-		row.Stopped += refusals(ev)
+		row.Stopped += times(ev)
 	case effect.EventShadow:
 		var would struct {
 			Action string `json:"action"`
@@ -166,8 +166,8 @@ func (r *report) addEvent(ev *effect.Event) {
 	}
 }
 
-// refusals is how many calls an event stands for that tells of refused ones.
-func refusals(ev *effect.Event) int {
+// times is how often what an event tells of has happened.
+func times(ev *effect.Event) int {
 	var detail struct {
 		More int `json:"more"`
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/internal/effectjson"
+	"github.com/undolog/undolog/internal/splice"
 	"github.com/undolog/undolog/store"
 )
 
@@ -216,10 +217,10 @@ func printHistory(w io.Writer, p palette, ts []effect.Transition, evs []effect.E
 			rows = append(rows, []string{localTime(t.At), p.state(t.State), fmt.Sprintf("attempt %d", t.Attempt), transitionNote(&t)})
 			continue
 		}
-		same := sameEvents(evs, ts)
+		same, count := sameEvents(evs, ts)
 		note := printable(string(evs[0].Detail))
-		if same > 1 {
-			note = fmt.Sprintf("%d times, last %s", same, localTime(evs[same-1].At))
+		if count > 1 {
+			note = fmt.Sprintf("%d times, last %s", count, localTime(evs[same-1].At))
 		}
 		rows = append(rows, []string{localTime(evs[0].At), p.paint("39", evs[0].Kind), "", note})
 		evs = evs[same:]
@@ -227,15 +228,27 @@ func printHistory(w io.Writer, p palette, ts []effect.Transition, evs []effect.E
 	return table(w, rows)
 }
 
-// sameEvents is how many events at the beginning of evs tell the same, with no move of the effect in
-// between: an effect may have been replayed many thousand times.
-func sameEvents(evs []effect.Event, ts []effect.Transition) int {
-	n := 1
-	for n < len(evs) && evs[n].Kind == evs[0].Kind && len(evs[n].Detail) == 0 && len(evs[0].Detail) == 0 &&
-		(len(ts) == 0 || ts[0].At.After(evs[n].At)) {
-		n++
+// sameEvents is how many events at the beginning of evs tell the same, with no move of the effect in between, and how
+// often that has happened: an effect may have been replayed many thousand times.
+func sameEvents(evs []effect.Event, ts []effect.Transition) (same, count int) {
+	if !tellsNumberOnly(&evs[0]) {
+		return 1, 1
 	}
-	return n
+	for same < len(evs) && evs[same].Kind == evs[0].Kind && tellsNumberOnly(&evs[same]) && (len(ts) == 0 || ts[0].At.After(evs[same].At)) {
+		count += times(&evs[same])
+		same++
+	}
+	return same, count
+}
+
+// tellsNumberOnly reports whether an event has nothing to say but how many more there were.
+func tellsNumberOnly(ev *effect.Event) bool {
+	number := true
+	if len(ev.Detail) > 0 {
+		err := splice.Each(ev.Detail, func(name string, _ []byte) { number = number && name == "more" })
+		number = number && err == nil
+	}
+	return number
 }
 
 func transitionNote(t *effect.Transition) string {
