@@ -39,6 +39,8 @@ type Reaper struct {
 	opts  Options
 	tries map[string]try // of probes, by effect
 	prune time.Time      // when the log is pruned next
+	whole time.Time      // when from its beginning
+	walk  *store.Walk    // how far that has come
 }
 
 // try is when an effect is probed next, and how long is waited after that.
@@ -122,25 +124,52 @@ func (r *Reaper) Round(ctx context.Context) (Done, error) {
 	return done, errors.Join(failed...)
 }
 
-// maxPrunePause bounds how rarely the log is pruned. The whole of it is looked through, so that it is not done in
-// every round.
-const maxPrunePause = 24 * time.Hour
+const (
+	// maxPrunePause bounds how rarely the log is pruned.
+	maxPrunePause = 24 * time.Hour
+	// maxWholePause bounds how rarely that is done from its beginning, and not from what was left: of what failed, lost
+	// its payloads and was then begun again.
+	maxWholePause = 7 * 24 * time.Hour
+	// pruneStretch is how many effects are looked at before it is asked for how long that has been done.
+	pruneStretch = 5000
+)
 
-// retain prunes what was kept for long enough, ten times in the time that it is kept, or once a day.
+// retain prunes what was kept for long enough, ten times in the time that it is kept, or once a day: for a third of
+// the time between rounds at most, and in the next round from there.
 func (r *Reaper) retain(ctx context.Context, done *Done) error {
 	if r.opts.Retention == nil {
 		return nil
 	}
-	keep, now := r.opts.Retention(), r.log.Now()
-	if keep <= 0 || now.Before(r.prune) {
+	keep, now, from := r.opts.Retention(), r.log.Now(), time.Now()
+	if keep <= 0 || !r.walks(keep, now) {
 		return nil
 	}
-	pruned, err := r.log.Prune(ctx, &store.Pruning{Before: now.Add(-keep)})
-	done.Pruned = int(pruned.Effects)
-	if err == nil {
+	for !r.walk.Ended && time.Since(from) < r.opts.Every/3 {
+		pruned, err := r.log.Prune(ctx, &store.Pruning{Before: now.Add(-keep), Walk: r.walk, Limit: pruneStretch})
+		done.Pruned += int(pruned.Effects)
+		if err != nil {
+			return err
+		}
+	}
+	if r.walk.Ended {
 		r.prune = now.Add(min(keep/10, maxPrunePause))
 	}
-	return err
+	return nil
+}
+
+// walks begins the next walk through the log when it is time for it, and reports whether one is under way.
+func (r *Reaper) walks(keep time.Duration, now time.Time) bool {
+	switch {
+	case r.walk != nil && !r.walk.Ended:
+		return true
+	case now.Before(r.prune):
+		return false
+	case r.walk == nil || !now.Before(r.whole):
+		r.walk, r.whole = &store.Walk{}, now.Add(min(keep, maxWholePause))
+	default:
+		r.walk.Again()
+	}
+	return true
 }
 
 // forget drops the tries of effects that others have settled: those that are in doubt still are tried in time.

@@ -230,3 +230,31 @@ func TestRound_prunesWhatWasKeptForLongEnough(t *testing.T) {
 		}
 	}
 }
+
+// What was open when the log was looked through, and what failed, lost its payloads and was then begun again, is come
+// back to.
+func TestRound_prunesWhatItHadToLeaveBefore(t *testing.T) {
+	w := newWorld(t)
+	settle := func(begun *store.Begun, answer effect.Answer) {
+		t.Helper()
+		o := effect.Outcome{Kind: effect.OutcomeAnswered, Answer: answer}
+		if _, err := w.log.Settle(t.Context(), *begun.Claim, effect.DefaultContract(nil, false), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	paid := effect.Answer{Kind: effect.AnswerResult, Body: json.RawMessage(`{"paid":true}`)}
+	open := w.begin(w.log, "acme", "1", false)
+	failed := w.begin(w.log, "acme", "2", false)
+	settle(failed, effect.Answer{Kind: effect.AnswerError, Body: json.RawMessage(`{"code":-32602,"message":"x"}`)})
+	r := reaper.New(w.log, &reaper.Options{Retention: func() time.Duration { return 6 * time.Hour }})
+	w.clock.pass(7 * time.Hour)
+	w.round(r, reaper.Done{InDoubt: 1, Pruned: 1})
+	settle(open, paid)
+	settle(w.begin(w.log, "acme", "2", false), paid)
+	w.clock.pass(time.Hour)
+	w.round(r, reaper.Done{})
+	w.clock.pass(5*time.Hour + time.Minute)
+	w.round(r, reaper.Done{Pruned: 2})
+	w.clock.pass(time.Hour)
+	w.round(r, reaper.Done{})
+}

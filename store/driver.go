@@ -56,7 +56,8 @@ type Driver interface {
 
 	// Prune takes away the arguments and answers, and nothing else, of effects that were settled before a
 	// time; it returns how many lost something, also when it could not go on. It may be many transactions, after
-	// each of which it tells p.Progress.
+	// each of which it tells p.Progress and moves p.Walk on. That an effect is settled MUST be so in the transaction
+	// that takes its payloads away: one that is begun again meanwhile loses no more than what it had before.
 	Prune(ctx context.Context, p *Pruning) (Pruned, error)
 
 	// Tenants lists the tenants that have effects, in order.

@@ -48,6 +48,8 @@ func Run(t *testing.T, h Harness) {
 	t.Run("Tenants", func(t *testing.T) { testTenants(t, h) })
 	t.Run("Payloads", func(t *testing.T) { testPayloads(t, h) })
 	t.Run("Prune", func(t *testing.T) { testPrune(t, h) })
+	t.Run("PruneWalk", func(t *testing.T) { testWalk(t, h) })
+	t.Run("PruneRace", func(t *testing.T) { testPruneRace(t, h) })
 	t.Run("TenantList", func(t *testing.T) { testTenantList(t, h) })
 	t.Run("Tools", func(t *testing.T) { testTools(t, h) })
 	t.Run("Close", func(t *testing.T) { testClose(t, h) })

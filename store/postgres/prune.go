@@ -15,6 +15,10 @@ const pruneStep = 1000
 // Prune implements store.Driver, tenant by tenant and in many short transactions, in the order of
 // recording.
 func (d *Driver) Prune(ctx context.Context, p *store.Pruning) (pruned store.Pruned, err error) {
+	walk := p.Walk
+	if walk == nil {
+		walk = &store.Walk{}
+	}
 	tenants := []string{p.Tenant}
 	if p.Tenant == "" {
 		if tenants, err = d.Tenants(ctx); err != nil {
@@ -22,118 +26,99 @@ func (d *Driver) Prune(ctx context.Context, p *store.Pruning) (pruned store.Prun
 		}
 	}
 	for _, tenant := range tenants {
-		for s := (&pruning{of: p, tenant: tenant, after: -1}); !s.ended; {
-			if err := d.retry(ctx, func(ctx context.Context) error { return s.step(ctx, d.pool) }); err != nil {
+		for place := walk.Place(tenant); !place.Ended; {
+			var s stretch
+			if err := d.retry(ctx, func(ctx context.Context) error { return s.prune(ctx, d.pool, p, tenant, place.After) }); err != nil {
 				return pruned, err
 			}
-			p.Add(&pruned, s.pruned)
+			if place.Ended = !s.last.Valid; place.Ended {
+				break
+			}
+			place.Pass(s.last.Int64, s.kept.Int64)
+			if p.Add(&pruned, s.pruned); p.IsEnough(&pruned) {
+				return pruned, nil
+			}
 		}
 	}
+	walk.Ended = true
 	return pruned, nil
 }
 
-// pruning goes through the effects of a tenant, step by step.
-type pruning struct {
-	of     *store.Pruning
-	tenant string
-
-	after  int64        // seq of the last effect looked at
-	ended  bool         // there are no more
-	pruned store.Pruned // by the last step
+// stretch is what became of the effects that were looked at in one transaction.
+type stretch struct {
+	last   pgtype.Int8 // seq of the last one that is old enough; NULL when there is none
+	kept   pgtype.Int8 // of the first one that is open or too young
+	pruned store.Pruned
 }
 
-// selectPrunable reads the next effects, and how much of each is to be taken away. It names the states of
-// effect.State.IsOpen: keep them equal. Effects that were begun later were settled later still.
-const selectPrunable = `
-	WITH step AS (
-	  SELECT id, seq, created_at, server, octet_length(arguments) AS size FROM undolog.effect
-	  WHERE tenant = $1 AND seq > $2
-	  ORDER BY seq
-	  LIMIT $3)
-	SELECT s.seq, s.id,
-	  CASE
-	  WHEN t.at < $4::timestamptz AND t.state NOT IN ('claimed', 'waiting', 'in_doubt', 'awaiting_approval')
-	   AND ($5::text = '' OR s.server = $5)
-	  THEN s.size
+// One statement finds what is settled and takes its payloads away: it sees the log as it was at one moment. An effect
+// that failed and is begun again at the same time loses what it had before, and never the answer that it gets then. The
+// states named are those of effect.State.IsOpen: keep them equal. Effects that were begun later were settled later
+// still. Lists of ids are looked up in an index, where a join may become a scan.
+const (
+	findPrunable = `
+	WITH step AS MATERIALIZED (
+	  SELECT e.id, e.seq, e.size, e.server, e.created_at < $4::timestamptz AS is_old,
+	    COALESCE(t.at < $4 AND t.state NOT IN ('claimed', 'waiting', 'in_doubt', 'awaiting_approval'), false) AS is_settled
+	  FROM (
+	    SELECT id, seq, created_at, server, octet_length(arguments) AS size FROM undolog.effect
+	    WHERE tenant = $1 AND seq > $2
+	    ORDER BY seq
+	    LIMIT $3) e
+	  LEFT JOIN LATERAL (
+	    SELECT at, state FROM undolog.transition WHERE effect = e.id ORDER BY ordinal DESC LIMIT 1) t ON true),
+	due AS MATERIALIZED (
+	  SELECT s.id, s.size
 	    + COALESCE((SELECT SUM(octet_length(answer)) FROM undolog.transition WHERE effect = s.id), 0)
-	    + COALESCE((SELECT SUM(octet_length(edited)) FROM undolog.approval WHERE effect = s.id), 0)
-	  ELSE 0
-	  END
-	FROM step s
-	LEFT JOIN LATERAL (
-	  SELECT at, state FROM undolog.transition WHERE effect = s.id ORDER BY ordinal DESC LIMIT 1) t ON true
-	WHERE s.created_at < $4
-	ORDER BY s.seq`
+	    + COALESCE((SELECT SUM(octet_length(edited)) FROM undolog.approval WHERE effect = s.id), 0) AS size
+	  FROM step s
+	  WHERE s.is_settled AND ($5::text = '' OR s.server = $5))`
 
-func (p *pruning) step(ctx context.Context, pool sender) error {
-	var found prunable
-	err := asTenant(ctx, pool, p.tenant, statement{
-		sql:  selectPrunable,
-		args: []any{text(p.tenant), p.after, int64(pruneStep), timestamp(p.of.Before), text(p.of.Server)},
-		read: found.read,
+	takePayloads = `,
+	arguments AS (
+	  UPDATE undolog.effect SET arguments = ''
+	  WHERE id = ANY (ARRAY(SELECT id FROM due WHERE size > 0)) AND octet_length(arguments) > 0
+	  RETURNING id),
+	answers AS (
+	  UPDATE undolog.transition SET answer = ''
+	  WHERE effect = ANY (ARRAY(SELECT id FROM due WHERE size > 0)) AND octet_length(answer) > 0
+	  RETURNING effect AS id),
+	edits AS (
+	  UPDATE undolog.approval SET edited = ''
+	  WHERE effect = ANY (ARRAY(SELECT id FROM due WHERE size > 0)) AND octet_length(edited) > 0
+	  RETURNING effect AS id),
+	lost AS (
+	  SELECT id FROM arguments UNION SELECT id FROM answers UNION SELECT id FROM edits)`
+
+	onlyCount = `,
+	lost AS (SELECT id FROM due WHERE size > 0)`
+
+	countPruned = `
+	SELECT MAX(seq) FILTER (WHERE is_old), MIN(seq) FILTER (WHERE NOT is_settled), COUNT(*) FILTER (WHERE is_old),
+	  (SELECT COUNT(*) FROM lost),
+	  (SELECT COALESCE(SUM(size), 0)::bigint FROM due WHERE id IN (SELECT id FROM lost))
+	FROM step`
+)
+
+// prune looks at the effects of a tenant after a place.
+func (s *stretch) prune(ctx context.Context, pool sender, p *store.Pruning, tenant string, after int64) error {
+	take := takePayloads
+	if p.Dry {
+		take = onlyCount
+	}
+	return asTenant(ctx, pool, tenant, statement{
+		sql:  findPrunable + take + countPruned,
+		args: []any{text(tenant), after, int64(pruneStep), timestamp(p.Before), text(p.Server)},
+		read: s.read,
 	})
-	if err != nil {
-		return err
-	}
-	effects := int64(len(found.ids))
-	if effects > 0 && !p.of.Dry {
-		if effects, err = empty(ctx, pool, p.tenant, found.ids); err != nil {
-			return err
-		}
-	}
-	p.pruned = store.Pruned{Looked: found.looked, Effects: effects, Bytes: found.bytes}
-	p.after, p.ended = found.last, found.looked == 0
-	return nil
 }
 
-// prunable is what a step has found.
-type prunable struct {
-	last, looked, bytes int64
-	ids                 []pgtype.UUID
-}
-
-func (f *prunable) read(rows pgx.Rows) error {
-	*f = prunable{} // a statement may be run again
+func (s *stretch) read(rows pgx.Rows) error {
+	*s = stretch{} // a statement may be run again
 	for rows.Next() {
-		var id pgtype.UUID
-		var size int64
-		if err := rows.Scan(&f.last, &id, &size); err != nil {
+		if err := rows.Scan(&s.last, &s.kept, &s.pruned.Looked, &s.pruned.Effects, &s.pruned.Bytes); err != nil {
 			return err
-		}
-		f.looked++
-		if size > 0 {
-			f.bytes += size
-			f.ids = append(f.ids, id)
 		}
 	}
 	return nil
-}
-
-// empty takes the payloads away and returns how many effects have lost any: others may prune too.
-func empty(ctx context.Context, pool sender, tenant string, ids []pgtype.UUID) (int64, error) {
-	lost := map[pgtype.UUID]bool{}
-	read := func(rows pgx.Rows) error {
-		for rows.Next() {
-			var id pgtype.UUID
-			if err := rows.Scan(&id); err != nil {
-				return err
-			}
-			lost[id] = true
-		}
-		return nil
-	}
-	err := asTenant(ctx, pool, tenant,
-		statement{args: []any{ids}, read: read, sql: `
-			UPDATE undolog.effect SET arguments = ''
-			WHERE id = ANY ($1::uuid[]) AND octet_length(arguments) > 0
-			RETURNING id`},
-		statement{args: []any{ids}, read: read, sql: `
-			UPDATE undolog.transition SET answer = ''
-			WHERE effect = ANY ($1::uuid[]) AND octet_length(answer) > 0
-			RETURNING effect`},
-		statement{args: []any{ids}, read: read, sql: `
-			UPDATE undolog.approval SET edited = ''
-			WHERE effect = ANY ($1::uuid[]) AND octet_length(edited) > 0
-			RETURNING effect`})
-	return int64(len(lost)), err
 }

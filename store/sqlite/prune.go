@@ -14,23 +14,37 @@ const pruneStep = 1000
 // Prune implements store.Driver, in many short transactions in the order of recording, between which others
 // write.
 func (d *Driver) Prune(ctx context.Context, p *store.Pruning) (pruned store.Pruned, err error) {
-	for s := (stretch{of: p}); ; s.after = s.last {
+	walk := p.Walk
+	if walk == nil {
+		walk = &store.Walk{}
+	}
+	for place := walk.Place(""); !place.Ended; {
+		s := stretch{of: p, after: place.After}
 		var step store.Pruned
 		err := d.writer.do(ctx, func(t *tx) (err error) {
 			step, err = t.prune(&s)
 			return err
 		})
-		if err != nil || s.last == 0 {
+		if err != nil {
 			return pruned, err
 		}
-		p.Add(&pruned, step)
+		if place.Ended = s.last == 0; place.Ended {
+			break
+		}
+		place.Pass(s.last, s.kept)
+		if p.Add(&pruned, step); p.IsEnough(&pruned) {
+			return pruned, nil
+		}
 	}
+	walk.Ended = true
+	return pruned, nil
 }
 
 // stretch are the effects that are looked at in one transaction.
 type stretch struct {
 	of          *store.Pruning
-	after, last int64 // seq; last is 0 when there are no more
+	after, last int64 // seq; last is 0 when none is old enough
+	kept        int64 // of the first that is open or too young, or not among those meant; 0: none
 }
 
 func (s *stretch) args() []any {
@@ -49,9 +63,17 @@ const settledBefore = `
 
 // prune empties the payloads of the next stretch of effects, or counts them.
 func (t *tx) prune(s *stretch) (pruned store.Pruned, err error) {
+	// Effects that were begun later were settled later still.
 	pruned.Looked, s.last, err = twoNumbers(t, `
-		SELECT COUNT(*), MAX(seq) FROM (SELECT seq FROM effect WHERE seq > ? ORDER BY seq LIMIT ?)`, s.after, pruneStep)
+		SELECT COUNT(*), MAX(seq)
+		FROM (SELECT seq, created_at FROM effect WHERE seq > ? ORDER BY seq LIMIT ?)
+		WHERE created_at < ?`, s.after, pruneStep, micros(s.of.Before))
 	if err != nil || s.last == 0 {
+		return store.Pruned{}, err
+	}
+	s.kept, err = number(t, `
+		SELECT MIN(seq) FROM effect WHERE seq > ?1 AND seq <= ?2 AND seq NOT IN (`+settledBefore+`)`, s.args()...)
+	if err != nil {
 		return store.Pruned{}, err
 	}
 	pruned.Effects, pruned.Bytes, err = twoNumbers(t, `
