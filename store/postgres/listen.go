@@ -169,6 +169,7 @@ func (l *listener) connect() (*pgx.Conn, error) {
 	defer cancel()
 	config := l.driver.pool.Config().ConnConfig // a copy
 	config.RuntimeParams["application_name"] += " listening"
+	config.RuntimeParams["lock_timeout"] = tuning["lock_timeout"] // who notifies may have gone silent over its locks
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err

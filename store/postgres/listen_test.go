@@ -23,7 +23,12 @@ type replica struct {
 
 func newReplica(t *testing.T, url string, lookEvery time.Duration) *replica {
 	t.Helper()
-	d, err := postgres.Open(t.Context(), url, nil)
+	return newReplicaWith(t, url, lookEvery, nil)
+}
+
+func newReplicaWith(t *testing.T, url string, lookEvery time.Duration, opts *postgres.Options) *replica {
+	t.Helper()
+	d, err := postgres.Open(t.Context(), url, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +95,8 @@ func awaitListener(t *testing.T, conn *pgx.Conn, before ...int32) (pid int32) {
 		err := conn.QueryRow(t.Context(), `
 			SELECT COALESCE(MIN(pid), 0)
 			FROM pg_locks
-			WHERE locktype = 'advisory' AND mode = 'ShareLock' AND objsubid = 2 AND objid <> 0 AND granted AND pid <> ALL ($1)`, append([]int32{0}, before...)).Scan(&pid)
+			WHERE locktype = 'advisory' AND mode = 'ShareLock' AND objsubid = 2 AND objid <> 0 AND granted AND pid <> ALL ($1)
+			  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, append([]int32{0}, before...)).Scan(&pid)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,6 +149,41 @@ func TestWait_hearsAgainAfterItsConnectionWasEnded(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Who notifies takes locks for a moment, and may go silent over them: the server holds them for as long as it takes
+// the connection for alive. Who listens waits for them no longer than anybody for a lock, whatever its patience.
+func TestWait_doesNotQueueBehindASilentNotifier(t *testing.T) {
+	db := pgtest.New(t)
+	one := newReplica(t, db.URL, time.Hour)
+	other := newReplicaWith(t, db.URL, time.Hour, &postgres.Options{Patience: time.Hour})
+	watch, silent := connect(t, db.AdminURL), connect(t, db.URL)
+	execute(t, silent, `BEGIN`)
+	execute(t, silent, `SELECT pg_advisory_xact_lock($1, 0)`, 0x756e646f)
+	claim := one.claim(t, 0)
+	ended := other.join(t, claim)
+	var pid int32
+	within(t, time.Minute, "session that waits to listen", func() bool { pid = queued(t, watch); return pid != 0 })
+	within(t, time.Minute, "end of its wait", func() bool { return queued(t, watch) != pid })
+	execute(t, silent, `ROLLBACK`)
+	awaitListener(t, watch)
+	one.settle(t, claim)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// queued is the server's process that waits for an advisory lock; 0: none does.
+func queued(t *testing.T, conn *pgx.Conn) (pid int32) {
+	t.Helper()
+	err := conn.QueryRow(t.Context(), `
+		SELECT COALESCE(MIN(pid), 0)
+		FROM pg_stat_activity
+		WHERE datname = current_database() AND wait_event_type = 'Lock' AND wait_event = 'advisory'`).Scan(&pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
 }
 
 // What was settled while nobody listened yet is found by who begins to.

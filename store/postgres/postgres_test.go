@@ -86,9 +86,9 @@ func connect(t *testing.T, url string) *pgx.Conn {
 	return conn
 }
 
-func execute(t *testing.T, conn *pgx.Conn, sql string) {
+func execute(t *testing.T, conn *pgx.Conn, sql string, args ...any) {
 	t.Helper()
-	if _, err := conn.Exec(t.Context(), sql); err != nil {
+	if _, err := conn.Exec(t.Context(), sql, args...); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 }
