@@ -12,6 +12,10 @@ func TestMain(m *testing.M) {
 		parrot()
 		return
 	}
+	if noted := os.Getenv(oddEnv); noted != "" {
+		odd(noted)
+		return
+	}
 	if how := os.Getenv(manglerEnv); how != "" {
 		mangle(how)
 		return

@@ -211,6 +211,9 @@ func TestChain_GivesOddAnswersAsTheyCame(t *testing.T) {
 		"a member twice below": `{"content":[],"structuredContent":{"x":1,"x":2}}`,
 		"content of no array":  `{"content":"text"}`,
 		"a lone surrogate":     `{"content":[{"type":"text","text":"\ud800"}]}`,
+		"null":                 `null`,
+		"a list":               `[1]`,
+		"a number":             `1.0`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -218,8 +221,8 @@ func TestChain_GivesOddAnswersAsTheyCame(t *testing.T) {
 			if first := w.pay(t, false, answer); string(first.Result) != result {
 				t.Errorf("answered %s %s, want the target's bytes", first.Result, first.Error)
 			}
-			if again := w.pay(t, false, answer); again.Result == nil {
-				t.Errorf("the record was not given again: %s", again.Error)
+			if again := w.pay(t, false, answer); again.Result == nil || result[0] != '{' && string(again.Result) != result {
+				t.Errorf("the record was not given again: %s %s", again.Result, again.Error)
 			}
 			if diff := cmp.Diff([]effect.State{effect.StateCommitted}, w.effects(t)); diff != "" {
 				t.Errorf("effects (-want +got)\n%s", diff)

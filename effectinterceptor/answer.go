@@ -11,8 +11,9 @@ import (
 	"github.com/undolog/undolog/internal/splice"
 )
 
-// respond answers with what was recorded of r: its bytes and our marker. note, when not empty, is said
-// to the model as well; redacted says that values were left out when it was recorded. It fails for a record that holds nothing that could be an answer.
+// respond answers with what was recorded of r: its bytes and our marker, or its bytes alone where they are no object
+// that could have one. note, when not empty, is said to the model as well; redacted says that values were left out
+// when it was recorded. It fails for a record that holds no answer.
 func respond(id *effect.Identity, r *effect.Record, note string, redacted bool) (*interceptors.RespondError, error) {
 	i := newInfo(outcomeReplay, id, r)
 	i.Replayed, i.Redacted, i.State = true, redacted, string(r.State)
@@ -48,9 +49,16 @@ func markOf(r *effect.Record, redacted bool) []byte {
 	return raw
 }
 
+// isMarkable reports whether an answer is an object, which can carry our marker. Servers answer other things, and
+// agents get them as they came.
+func isMarkable(a *effect.Answer) bool { return splice.Kind(a.Body) == '{' }
+
 // markResult sets the two members of _meta that say what the result is. A _meta that is no object, which
 // no client could read, gives way.
 func markResult(r *effect.Record, note string, redacted bool) (json.RawMessage, error) {
+	if !isMarkable(&r.Answer) {
+		return r.Answer.Body, nil
+	}
 	meta := splice.Get(r.Answer.Body, "_meta")
 	if splice.Kind(meta) != '{' {
 		meta = []byte("{}")
@@ -94,6 +102,9 @@ func addText(result json.RawMessage, text string) (json.RawMessage, error) {
 
 func markError(r *effect.Record, i *info, note string) (json.RawMessage, error) {
 	body := r.Answer.Body
+	if !isMarkable(&r.Answer) {
+		return body, nil
+	}
 	data := splice.Get(body, "data")
 	if kind := splice.Kind(data); kind == 0 || kind == '{' {
 		var err error

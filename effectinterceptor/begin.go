@@ -221,6 +221,9 @@ func (i *Interceptors) replay(in *interceptors.Invocation, o *open, r *effect.Re
 	}
 	note = paragraphs(editedNote(r), note)
 	answer, err := respond(o.identity, r, note, o.isRedacted(r))
+	if err == nil && !o.local && answer.Result != nil && !isMarkable(&r.Answer) {
+		err = i.awaitUnmarked(in, o, r)
+	}
 	if err != nil {
 		i.opts.Logger.Error("recorded answer cannot be given again", slog.String("effect", r.ID), slog.Any("error", err))
 		return unreadable(o.identity, r).block(codeInternal)
@@ -231,6 +234,20 @@ func (i *Interceptors) replay(in *interceptors.Invocation, o *open, r *effect.Re
 		i.await(in, o)
 	}
 	return answer
+}
+
+// errUnmarked says that an answer without our marker would be taken for one that is fresh.
+var errUnmarked = errors.New("it is no object, and its engine does not say which request a response answers")
+
+// awaitUnmarked makes a replay findable whose result, at a remote engine's response phase, does not say that it is one.
+func (i *Interceptors) awaitUnmarked(in *interceptors.Invocation, o *open, r *effect.Record) error {
+	key := exchangeKey(in)
+	if key == (openKey{}) {
+		return errUnmarked
+	}
+	o.replayed, o.effectID, o.keys = true, r.ID, []openKey{key}
+	i.open.add(o)
+	return nil
 }
 
 func (i *Interceptors) stopInvalid(err error) error {

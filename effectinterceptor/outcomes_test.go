@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/effectinterceptor"
 	"github.com/undolog/undolog/interceptors"
 	"github.com/undolog/undolog/internal/splice"
 )
@@ -233,6 +235,50 @@ func TestReplay_OfOddAnswers(t *testing.T) {
 				t.Errorf("replay (-want +got)\n%s", diff)
 			}
 		})
+	}
+}
+
+// Servers answer what no protocol knows. What cannot carry our mark is given as it came, again and again.
+func TestReplay_OfWhatIsNoObject(t *testing.T) {
+	for _, body := range []string{`null`, `[1]`, `"done"`, `1.0`, ` true`} {
+		for name, end := range map[string]effectinterceptor.End{"result": answered(body), "error": failed(body)} {
+			t.Run(name+" "+body, func(t *testing.T) {
+				w := newWorld(t)
+				c := w.alice().with(exchange("1"))
+				c.mustClaim(keyed)
+				c.settled(end)
+				w.ei.Delivered("1", w.clock.Now(), true)
+				for n := range 2 {
+					got := w.alice().with(exchange(strconv.Itoa(n + 2))).mustRespond(keyed)
+					if string(got.Result)+string(got.Err) != body || (got.Err == nil) != (end.Error == nil) {
+						t.Errorf("replayed as result %s, error %s, want %s", got.Result, got.Err, body)
+					}
+				}
+			})
+		}
+	}
+}
+
+// At a remote engine's response phase such an answer does not say that it is a replay. It settles nothing: not the call
+// that is open in the same session.
+func TestReplay_OfWhatIsNoObjectAtARemoteEngine(t *testing.T) {
+	w := newWorld(t, foreign)
+	c := w.remote().with(session("s"))
+	first := c.with(exchange("1"))
+	first.mustClaim(keyed)
+	first.answer(`null`)
+	if got := c.with(exchange("2")).mustRespond(keyed); string(got.Result) != `null` {
+		t.Errorf("replayed as %s, want null", got.Result)
+	}
+	other := c.with(exchange("3"))
+	open := other.mustClaim(pay)
+	c.with(exchange("2")).answer(`null`)
+	w.wantState(open.id, effect.StateClaimed)
+	if n := w.ei.Open(); n != 1 {
+		t.Errorf("%d requests wait for a response, want the other one", n)
+	}
+	if block := c.mustBlock(keyed); outcomeOf(t, block.Data) != "replay" {
+		t.Errorf("an engine that does not say what a response answers is told %s", block.Data)
 	}
 }
 

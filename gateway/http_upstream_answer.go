@@ -104,7 +104,7 @@ func (c *httpUpstream) readEvents(call *upstreamCall, resp *http.Response, pos *
 
 // receive passes on one message and reports whether it was the end of call.
 func (c *httpUpstream) receive(call *upstreamCall, resp *http.Response, raw []byte) (answered bool) {
-	m, err := ParseMessage(raw, &Limits{MaxBytes: c.maxResult})
+	m, err := ParseMessage(raw, upstreamLimits(&Limits{MaxBytes: c.maxResult}))
 	var refused *RefusedError
 	if errors.As(err, &refused) {
 		c.logger.Warn("upstream sent a message that cannot be relayed", slog.Any("error", err))

@@ -62,7 +62,7 @@ func StartProcess(ctx context.Context, command []string, opts *ProcessOptions) (
 		return nil, fmt.Errorf("start upstream %s: %w", command[0], err)
 	}
 	p.proc = started
-	p.lineConn = newLineConn(started.Stdout, started.Stdin, &LineOptions{Limits: processLimits(opts.Limits)})
+	p.lineConn = newLineConn(started.Stdout, started.Stdin, &LineOptions{Limits: upstreamLimits(opts.Limits)})
 	go p.report()
 	return p, nil
 }
@@ -79,9 +79,9 @@ type process struct {
 	closeOnce sync.Once
 }
 
-// processLimits lets an upstream nest as deep as the parser goes: what an agent may send is bounded by
+// upstreamLimits lets an upstream nest as deep as the parser goes: what an agent may send is bounded by
 // us, what it may be told by nobody but its upstream.
-func processLimits(l *Limits) *Limits {
+func upstreamLimits(l *Limits) *Limits {
 	d := Limits{MaxBytes: defaultMaxResult, MaxDepth: 10_000, MaxName: defaultMaxResult}
 	if l == nil {
 		return &d

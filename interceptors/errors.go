@@ -12,10 +12,11 @@ const RespondKey = "dev.undolog/respond"
 // RespondError is returned by a mutator of the request phase to answer in the target's place: the
 // recorded result or error takes the upstream's place and the response phase goes on. On the wire it
 // is the JSON-RPC error −32603 with data[RespondKey]; an engine that does not know the key sees an
-// aborting failure and blocks. Exactly one of Result and Err is set; the bytes are not re-encoded.
+// aborting failure and blocks. Exactly one of Result and Err is set; the bytes are not re-encoded. They are what a
+// target has answered: an object by the protocols, any JSON in fact.
 type RespondError struct {
-	Result json.RawMessage // a JSON-RPC result object
-	Err    json.RawMessage // a JSON-RPC error object
+	Result json.RawMessage // a JSON-RPC result
+	Err    json.RawMessage // a JSON-RPC error
 	Info   json.RawMessage // an object, for the record and for the engine's info
 }
 

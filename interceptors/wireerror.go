@@ -164,7 +164,7 @@ func readAnswer(raw json.RawMessage) *RespondError {
 	return e
 }
 
-// check reports an answer that has not exactly one of Result and Err, or whose parts are not objects.
+// check reports an answer that has not exactly one of Result and Err, or whose parts are not JSON.
 func (e *RespondError) check() error {
 	part := e.Result
 	if e.Err != nil {
@@ -173,8 +173,8 @@ func (e *RespondError) check() error {
 	switch {
 	case (e.Result == nil) == (e.Err == nil):
 		return errors.New("an answer in the target's place needs a result or an error, not both")
-	case !isObject(part) || !isRecorded(part):
-		return errors.New("an answer in the target's place is not a JSON object")
+	case !isRecorded(part):
+		return errors.New("an answer in the target's place is not JSON")
 	case e.Info != nil && (!isObject(e.Info) || !isValid(e.Info)):
 		return errors.New("the info of an answer in the target's place is not a JSON object")
 	}
