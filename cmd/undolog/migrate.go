@@ -24,7 +24,7 @@ new version is started. Steps only add: replicas of the version before go on mea
   undolog migrate status --db postgres://undolog@db.example/undolog`,
 	}
 	needsCommand(cmd)
-	cmd.AddCommand(migrateUpCommand(), migrateStatusCommand())
+	cmd.AddCommand(migrateUpCommand(), migrateStatusCommand(), migrateRenumberCommand())
 	return cmd
 }
 

@@ -31,6 +31,7 @@ func TestRun_onPostgres(t *testing.T) {
 	saying(exitOK, "is at version", "migrate", "up")
 	saying(exitOK, "is at version", "migrate", "up")
 	saying(exitOK, "0001_", "migrate", "status")
+	saying(exitOK, "needs no other numbers", "migrate", "renumber")
 	saying(exitOK, "no effects of tenant default in postgres://", "log")
 	saying(exitOK, "nothing of tenant default is pending", "pending")
 	saying(exitNotFound, `"undolog log"`, "show", missing)
@@ -47,6 +48,7 @@ func TestMigrate_onSQLite(t *testing.T) {
 		{[]string{"migrate", "status"}, exitFailed, "there is no effect log"},
 		{[]string{"migrate", "up"}, exitOK, "is at version"},
 		{[]string{"migrate", "status"}, exitOK, "0001_"},
+		{[]string{"migrate", "renumber"}, exitUsage, "is a file"},
 	} {
 		if out, code := said(t, append(c.args, "--db", db)...); code != c.code || !strings.Contains(out, c.want) {
 			t.Errorf("%v: exit code %d, want %d; said %q, want in it %q", c.args, code, c.code, out, c.want)

@@ -114,6 +114,9 @@ func (d *Driver) prepare(ctx context.Context, url string, noMigrate bool) error 
 	if err := d.checkPolicies(ctx); err != nil {
 		return err
 	}
+	if err := d.checkOrder(ctx); err != nil {
+		return err
+	}
 	return d.readClock(ctx)
 }
 
