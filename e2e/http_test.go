@@ -120,6 +120,20 @@ func TestHTTP_keyInAHeader(t *testing.T) {
 			if got := w.entries("charge")[0].Key; got != "order-9" {
 				t.Errorf("the target got the key %q", got)
 			}
+			meta := `"idempotencyKey":"order-8"`
+			if name == "2026-07-28" {
+				meta += "," + mcptest.MetaMembers
+			}
+			params := mcptest.ToolParams("charge", charge10, meta)
+			m, err := c.Do(t.Context(), "4", mcptest.Request("4", "tools/call", params))
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantOutcome(t, m, "invalid")
+			if _, reason := outcomeOf(t, m); !strings.Contains(reason, "idempotencyKey") || !strings.Contains(reason, "Idempotency-Key") {
+				t.Errorf("two keys are refused without naming both: %s", reason)
+			}
+			w.wantEffects("charge", 1)
 		})
 	}
 }

@@ -76,19 +76,34 @@ func (i *Interceptors) effectCall(in *interceptors.Invocation, c *toolCall) (*ef
 	if err != nil {
 		return nil, err
 	}
+	key, err := keyOf(in, c)
+	if err != nil {
+		return nil, err
+	}
 	return &effect.Call{
 		Tenant:     i.tenantOf(in),
 		Principal:  principalOf(in),
 		Server:     serverOf(in, cfg.Server),
 		Tool:       c.name,
 		Arguments:  c.arguments,
-		Key:        firstOf(c.key, extra(in, keyMeta)),
+		Key:        key,
 		Run:        firstOf(c.run, extra(in, runMeta), cfg.Run),
 		Occurrence: c.occurrence,
 		ReceivedAt: receivedAt(in),
 		Session:    in.Context.SessionID,
 		Trace:      in.Context.TraceID,
 	}, nil
+}
+
+// keyOf is the caller's idempotency key: of the params, or beside them, as HTTP agents send it in a header.
+func keyOf(in *interceptors.Invocation, c *toolCall) (string, error) {
+	beside := extra(in, keyMeta)
+	if c.key != "" && beside != "" && beside != c.key {
+		return "", &effect.InvalidError{
+			Pointer: "/_meta", Reason: "has another idempotency key in \"" + c.keyAt + "\" than the request has in its header Idempotency-Key: send one",
+		}
+	}
+	return firstOf(c.key, beside), nil
 }
 
 // receivedAt is when our own engine received the call. A foreign invoker's word for it decides nothing.

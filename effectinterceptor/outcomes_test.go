@@ -124,12 +124,11 @@ func TestReasons(t *testing.T) {
 			c.settled(unsent)
 			return w.ei.Explain("1", effect.OutcomeUnsent)
 		}},
-		{"unreadable", nil, func(w *world) *interceptors.BlockError {
-			c := w.alice().with(exchange("1"))
+		{"unreadable", []change{foreign}, func(w *world) *interceptors.BlockError {
+			c := w.remote().with(session("s"))
 			c.mustClaim(pay)
-			c.settled(answered(`["paid"]`))
-			w.ei.Delivered("1", w.clock.Now(), false)
-			return w.alice().with(exchange("2")).mustBlock(pay)
+			c.answer(`["paid"]`)
+			return c.mustBlock(pay)
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -235,6 +234,47 @@ func TestReplay_OfOddAnswers(t *testing.T) {
 				t.Errorf("replay (-want +got)\n%s", diff)
 			}
 		})
+	}
+}
+
+// Two keys are two calls: taking one of them silently would run, or not run, another call than was meant.
+func TestKeys_ThatDifferAreRefused(t *testing.T) {
+	keys := map[string]string{"dev.undolog/idempotency-key": "", "idempotencyKey": "", "idempotency-key": "", "Idempotency-Key": ""}
+	send := func(t *testing.T, keys map[string]string) (*interceptors.Result, error) {
+		c := newWorld(t).alice().with(exchange("1"))
+		meta := map[string]string{}
+		for at, key := range keys {
+			if at == "Idempotency-Key" {
+				c.header = key
+			} else if key != "" {
+				meta[at] = key
+			}
+		}
+		raw, err := json.Marshal(meta)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.call(`{"name":"pay","arguments":{},"_meta":` + string(raw) + `}`)
+	}
+	for one := range keys {
+		for other := range keys {
+			if one >= other {
+				continue
+			}
+			t.Run(one+" and "+other, func(t *testing.T) {
+				if _, err := send(t, map[string]string{one: "same", other: "same"}); err != nil {
+					t.Errorf("the same key in both is refused: %v", err)
+				}
+				_, err := send(t, map[string]string{one: "first", other: "second"})
+				var block *interceptors.BlockError
+				if !errors.As(err, &block) || block.Code != -32602 || outcomeOf(t, block.Data) != "invalid" {
+					t.Fatalf("got %v, want a typed refusal", err)
+				}
+				if !strings.Contains(block.Message, one) || !strings.Contains(block.Message, other) || strings.Contains(block.Message, "first") {
+					t.Errorf("the reason does not name both places alone: %s", block.Message)
+				}
+			})
+		}
 	}
 }
 

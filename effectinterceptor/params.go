@@ -22,6 +22,7 @@ type toolCall struct {
 	arguments json.RawMessage // absent: nil
 
 	key, run, occurrence string // handles of _meta
+	keyAt                string // where in _meta the key stands
 	continuation         string // by what the call goes on with a waiting attempt; empty: it does not
 
 	closing int    // offset of the closing brace of params
@@ -99,8 +100,23 @@ func (p *parser) params() error {
 		return &effect.InvalidError{Reason: "params must be one object"}
 	}
 	p.call.continuation = continuationOf(p.state, p.inputResponses)
-	for _, other := range p.otherKeys {
-		p.call.key = firstOf(p.call.key, other)
+	return p.oneKey()
+}
+
+// oneKey takes the key of whichever member of _meta has one. Two keys would be two calls: nobody says which is meant.
+func (p *parser) oneKey() error {
+	c := p.call
+	if c.key != "" {
+		c.keyAt = keyMeta
+	}
+	for n, name := range [...]string{targetKey, plainKey} {
+		switch other := p.otherKeys[n]; {
+		case other == "", other == c.key:
+		case c.key != "":
+			return &effect.InvalidError{Pointer: "/_meta/" + name, Reason: "is another idempotency key than _meta[\"" + c.keyAt + "\"]: send one"}
+		default:
+			c.key, c.keyAt = other, name
+		}
 	}
 	return nil
 }

@@ -258,6 +258,7 @@ type caller struct {
 	caller   interceptors.Caller
 	context  interceptors.Context
 	exchange string
+	header   string // Idempotency-Key of its request
 	handle   string // by which it goes on with a request for approval
 	config   string
 	aside    interceptors.Aside // asks the target
@@ -299,6 +300,9 @@ func (c *caller) params(name string, phase interceptors.Phase, payload string) *
 	ctx.Extra = map[string]json.RawMessage{}
 	if c.exchange != "" {
 		ctx.Extra["dev.undolog/exchange"] = json.RawMessage(`"` + c.exchange + `"`)
+	}
+	if c.header != "" {
+		ctx.Extra["dev.undolog/idempotency-key"] = json.RawMessage(`"` + c.header + `"`)
 	}
 	if c.handle != "" {
 		ctx.Extra["dev.undolog/handle"] = json.RawMessage(`"` + c.handle + `"`)

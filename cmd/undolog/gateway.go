@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -198,7 +199,8 @@ func (f *gatewayFlags) caller() string {
 func attributes(m *gateway.Message, p *gateway.Peer) map[string]json.RawMessage {
 	a := map[string]json.RawMessage{"dev.undolog/server": splice.Quote(p.Server)}
 	header := http.Header(m.Header)
-	if key := header.Get("Idempotency-Key"); key != "" {
+	keys := slices.Compact(slices.Clone(header.Values("Idempotency-Key"))) // several are one list, to HTTP
+	if key := strings.Join(keys, ", "); key != "" {
 		a["dev.undolog/idempotency-key"] = splice.Quote(key)
 	}
 	if run := header.Get("X-Undolog-Session-Id"); run != "" {
