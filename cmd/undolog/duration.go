@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,4 +13,13 @@ import (
 func duration(cmd *cobra.Command, d *time.Duration, name string, otherwise time.Duration, usage string) {
 	*d = otherwise
 	cmd.Flags().Var(timespan.NewValue(d), name, usage)
+}
+
+// inDays is a length of time in whole days, where it has such.
+func inDays(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d > 0 && d%day == 0 {
+		return fmt.Sprintf("%dd", d/day)
+	}
+	return d.String()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,8 +22,9 @@ func reapCommand() *cobra.Command {
 		Long: `Look through what is open in the log once: requests for approval whose time is over are recorded as
 expired or void, claims whose process has gone or whose answer did not come in time as in doubt, and who may
 decide is reminded when four fifths of the time are over. With --policy, what is in doubt is looked up by the
-probes of the policy, on the servers that --probe-server names. "undolog gateway" and "undolog serve" do all
-of it by themselves every --reap-every; this is for logs that neither has open.`,
+probes of the policy, on the servers that --probe-server names, and arguments and answers that were kept for longer
+than its retention are pruned ("undolog prune"). "undolog gateway" and "undolog serve" do all of it by themselves
+every --reap-every; this is for logs that neither has open.`,
 		Example: `  undolog reap
   undolog reap --policy undolog.yaml --probe-server "payments=payments --ledger payments.jsonl"`,
 		Args: exactArgs(0, "no arguments"),
@@ -36,27 +38,35 @@ of it by themselves every --reap-every; this is for logs that neither has open.`
 					return err
 				}
 				defer p.probes.close()
-				done, err := reaper.New(log, &reaper.Options{Probe: p.probe}).Round(cmd.Context())
+				opts := &reaper.Options{Probe: p.probe, Retention: p.retention, Every: wholeRound}
+				done, err := reaper.New(log, opts).Round(cmd.Context())
 				defer p.tell(cmd.ErrOrStderr())
 				if asJSON {
 					return errors.Join(err, writeJSON(cmd.OutOrStdout(), done))
 				}
-				fmt.Fprintln(cmd.OutOrStdout(), reaped(done))
+				fmt.Fprintln(cmd.OutOrStdout(), reaped(done, p.retention()))
 				return err
 			})
 		},
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&asJSON, "json", false, "one JSON object")
-	flags.StringVar(&policy, "policy", "", "policy file, whose probes look up what is in doubt")
+	flags.StringVar(&policy, "policy", "", "policy file, whose probes look up what is in doubt, and whose retention is how long payloads are kept")
 	flags.StringArrayVar(&servers, "probe-server", nil, "with --policy: NAME=URL or \"NAME=COMMAND ARGS…\", a server to ask; its words are split at spaces")
 	return cmd
 }
 
-func reaped(done reaper.Done) string {
+// wholeRound has the one round of a command go through the whole log: a reaper that comes again leaves the rest of what
+// is pruned for later.
+const wholeRound = 24 * time.Hour
+
+func reaped(done reaper.Done, keep time.Duration) string {
 	said := fmt.Sprintf("expired %d, void %d, reminded %d, in doubt %d", done.Expired, done.Void, done.Reminded, done.InDoubt)
 	if done.Settled+done.Unknown > 0 {
 		said += fmt.Sprintf(", settled by probes %d, not told by them %d", done.Settled, done.Unknown)
+	}
+	if keep > 0 {
+		said += fmt.Sprintf(", pruned %d that were kept for longer than %s", done.Pruned, inDays(keep))
 	}
 	return said
 }

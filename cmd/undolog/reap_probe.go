@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,10 +17,12 @@ import (
 	"github.com/undolog/undolog/store"
 )
 
-// reapProber looks up what is in doubt for "undolog reap", and remembers what it could not look up and why.
+// reapProber is what the policy of "undolog reap" wants: it looks up what is in doubt, and remembers what it could not
+// look up and why.
 type reapProber struct {
 	ei      *effectinterceptor.Interceptors // nil: there is no policy
 	probes  *prober
+	policy  *effect.Policy // nil: there is none
 	noProbe int            // effects in doubt for which the policy has no probe, or there is no policy
 	unasked map[string]int // effects in doubt by the server that was not named
 }
@@ -38,11 +41,20 @@ func newReapProber(cmd *cobra.Command, log *store.Log, policyFile string, server
 	if err != nil {
 		return nil, err
 	}
+	p.policy = policy
 	p.ei = effectinterceptor.New(log, &effectinterceptor.Options{
 		Policy: policy, Tenant: tenantFlag(cmd), Logger: logger, ProbeServers: others.asides(),
 	})
 	p.probes = &prober{ei: p.ei, others: others}
 	return p, nil
+}
+
+// retention is how long payloads are kept by the policy; 0 is for ever.
+func (p *reapProber) retention() time.Duration {
+	if p.policy == nil {
+		return 0
+	}
+	return p.policy.Retention
 }
 
 // probe is a reaper.Options.Probe.
