@@ -244,30 +244,42 @@ func TestPending_listsAllThatWaits(t *testing.T) {
 	}
 }
 
-func TestEffects_arePaged(t *testing.T) {
+func TestLists_arePaged(t *testing.T) {
 	w := newWorld(t)
-	for _, n := range []string{"1", "2", "3", "4", "5"} {
+	for _, n := range []string{"1", "2", "3", "4"} {
 		w.asked(`{"n":` + n + `}`)
 	}
-	seen := map[string]bool{}
-	for next := "0"; next != ""; {
-		var page struct {
-			Effects []shownEffect
-			Next    *int64
+	w.call(`{"n":5}`, func(_ *effect.Call, c *effect.Contract) { c.Approve = false })
+	for path, want := range map[string]int{
+		"/v1/effects?state=awaiting_approval&limit=2": 4, "/v1/effects?limit=5": 5, "/v1/effects?limit=2": 5,
+		"/v1/pending?limit=3": 4, "/v1/pending?limit=4": 4, "/v1/pending?tool=p*&limit=1": 4, "/v1/pending?server=bank": 0, "/v1/approvals?limit=3": 4,
+	} {
+		seen, pages := map[string]bool{}, 0
+		for next := "0"; next != ""; pages++ {
+			var page struct {
+				Effects []shownEffect
+				Next    *int64
+			}
+			mark := "?"
+			if strings.Contains(path, "?") {
+				mark = "&"
+			}
+			w.read(w.do(alice, "GET", path+mark+"before="+next, ""), http.StatusOK, &page)
+			for _, e := range page.Effects {
+				seen[e.ID] = true
+			}
+			if next = ""; page.Next != nil {
+				next = strconv.FormatInt(*page.Next, 10)
+			}
+			if len(page.Effects) == 0 && pages > 0 {
+				t.Errorf("%s: an empty page is announced", path)
+			}
 		}
-		s := w.do(alice, "GET", "/v1/effects?limit=2&state=awaiting_approval&before="+next, "")
-		w.read(s, http.StatusOK, &page)
-		for _, e := range page.Effects {
-			seen[e.ID] = true
-		}
-		next = ""
-		if page.Next != nil {
-			next = strconv.FormatInt(*page.Next, 10)
+		if len(seen) != want {
+			t.Errorf("%s: %d of %d effects were listed", path, len(seen), want)
 		}
 	}
-	if len(seen) != 5 {
-		t.Errorf("%d of 5 effects were listed", len(seen))
-	}
+	w.refused(w.do(alice, "GET", "/v1/pending?state=in_doubt", ""), http.StatusUnprocessableEntity)
 }
 
 func TestLists_sayWhatIsPruned(t *testing.T) {

@@ -13,18 +13,17 @@ import (
 
 // listApprovals lists what waits for approval, or what a query selects of what has.
 func (h *Handler) listApprovals(w http.ResponseWriter, r *http.Request, who *caller) error {
-	f, err := filter(r.URL.Query(), who)
+	f, err := filter(r.URL.Query(), who, listLimit)
 	if err != nil {
 		return err
 	}
 	if len(f.States) == 0 {
 		f.States = []effect.State{effect.StateAwaitingApproval}
 	}
-	records, err := h.log.List(r.Context(), f)
+	list, err := h.list(r.Context(), f)
 	if err != nil {
 		return err
 	}
-	list := h.list(records, f.Limit)
 	asked := list.Effects[:0]
 	for _, e := range list.Effects {
 		if e.Approval != nil {

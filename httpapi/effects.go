@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"slices"
@@ -29,16 +30,24 @@ type effectsJSON struct {
 	Next    int64         `json:"next,omitempty"` // for ?before=; absent: there are no more
 }
 
-func (h *Handler) list(records []*effect.Record, limit int) effectsJSON {
+// list reads a page of what a filter selects. One more than its limit tells that there are more.
+func (h *Handler) list(ctx context.Context, f *store.Filter) (*effectsJSON, error) {
+	more := *f
+	more.Limit++
+	records, err := h.log.List(ctx, &more)
+	if err != nil {
+		return nil, err
+	}
 	now := h.log.Now()
-	list := effectsJSON{Now: now, Effects: make([]*effectJSON, 0, len(records))}
+	list := &effectsJSON{Now: now, Effects: make([]*effectJSON, 0, len(records))}
+	if len(records) > f.Limit {
+		records = records[:f.Limit]
+		list.Next = records[f.Limit-1].Seq
+	}
 	for _, r := range records {
 		list.Effects = append(list.Effects, effectToJSON(r, now).brief())
 	}
-	if limit > 0 && len(records) == limit {
-		list.Next = records[len(records)-1].Seq
-	}
-	return list
+	return list, nil
 }
 
 // briefSize is how much of a payload is listed; what is larger is shown with its effect alone.
@@ -58,10 +67,10 @@ func (e *effectJSON) brief() *effectJSON {
 	return e
 }
 
-// filter reads what is selected by a query.
-func filter(query url.Values, who *caller) (*store.Filter, error) {
+// filter reads what is selected by a query; otherwise is how many where it does not say.
+func filter(query url.Values, who *caller, otherwise int64) (*store.Filter, error) {
 	f := &store.Filter{Tenant: who.tenant, Run: query.Get("run"), Server: query.Get("server"), Tool: query.Get("tool")}
-	limit, err := number(query, "limit", 100)
+	limit, err := number(query, "limit", otherwise)
 	if err != nil {
 		return nil, err
 	}
@@ -99,27 +108,40 @@ func number(query url.Values, name string, otherwise int64) (int64, error) {
 }
 
 func (h *Handler) listEffects(w http.ResponseWriter, r *http.Request, who *caller) error {
-	f, err := filter(r.URL.Query(), who)
+	f, err := filter(r.URL.Query(), who, listLimit)
 	if err != nil {
 		return err
 	}
-	records, err := h.log.List(r.Context(), f)
+	list, err := h.list(r.Context(), f)
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, h.list(records, f.Limit))
+	writeJSON(w, http.StatusOK, list)
 	return nil
 }
 
-// pendingLimit is how many effects that wait are listed, the newest.
-const pendingLimit = 1000
+const (
+	// listLimit is how many effects are listed where a query does not say.
+	listLimit = 100
+	// pendingLimit is that for those that wait.
+	pendingLimit = 1000
+)
 
+// listPending lists what waits for somebody.
 func (h *Handler) listPending(w http.ResponseWriter, r *http.Request, who *caller) error {
-	records, err := h.log.Pending(r.Context(), who.tenant, pendingLimit)
+	query := r.URL.Query()
+	if query.Has("state") {
+		return invalid("/state", "what is pending is what waits, in three states: GET /v1/effects selects by state")
+	}
+	f, err := filter(query, who, pendingLimit)
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, h.list(records, 0))
+	list, err := h.list(r.Context(), f.Waiting())
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, list)
 	return nil
 }
 

@@ -48,7 +48,8 @@ func standing(r *effect.Record, now time.Time) *standingJSON {
 }
 
 type waitingJSON struct {
-	Effects []*standingJSON `json:"effects"`
+	Effects   []*standingJSON `json:"effects"`
+	Truncated bool            `json:"truncated,omitempty"` // they are the newest: more wait
 }
 
 // streams counts those that are open.
@@ -136,11 +137,14 @@ func lastEventID(r *http.Request) (time.Time, error) {
 // begin tells what waits, and to one who comes back what has changed since.
 func (s *stream) begin(ctx context.Context, first []store.Change, since time.Time) error {
 	now := s.h.log.Now()
-	pending, err := s.h.log.Pending(ctx, s.who.tenant, pendingLimit)
+	pending, err := s.h.log.Pending(ctx, s.who.tenant, pendingLimit+1)
 	if err != nil {
 		return err
 	}
 	waiting := waitingJSON{Effects: []*standingJSON{}}
+	if len(pending) > pendingLimit {
+		pending, waiting.Truncated = pending[:pendingLimit], true
+	}
 	for _, r := range pending {
 		waiting.Effects = append(waiting.Effects, standing(r, now))
 	}

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
 
 	"github.com/undolog/undolog/effect"
@@ -21,6 +22,7 @@ func TestPage(t *testing.T) {
 		"settles a lost outcome":                            settlesALostOutcome,
 		"lists standing grants, and revokes one":            listsAndRevokesGrants,
 		"shows text as text":                                showsTextAsText,
+		"goes on with older calls":                          goesOnWithOlderCalls,
 		"lets nobody in without a token":                    letsNobodyIn,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, browser) })
@@ -203,6 +205,21 @@ func listsAndRevokesGrants(t *testing.T, browser context.Context) {
 			t.Errorf("grant %s is revoked by %q", g.ID, g.RevokedBy)
 		}
 	}
+}
+
+// Beyond a thousand the page says that there are more, and shows them.
+func goesOnWithOlderCalls(t *testing.T, browser context.Context) {
+	w := newWorld(t)
+	oldest := w.asked(`{"n":0}`)
+	for n := range 1000 {
+		w.asked(`{"n":` + strconv.Itoa(n+1) + `}`)
+	}
+	p := openWindow(t, browser)
+	p.logIn(w.server.URL, alice, "/")
+	p.says("#more", "These are 1000 of more that wait.")
+	p.click("#more a")
+	p.says(`li[data-id="`+oldest.ID+`"]`, `{"n":0}`)
+	p.says("main h2", "(1)")
 }
 
 func showsTextAsText(t *testing.T, browser context.Context) {

@@ -221,5 +221,5 @@ func (l *Log) Grants(ctx context.Context, f *GrantFilter) ([]*effect.Grant, erro
 
 // Awaiting lists the effects of a tenant that await approval and whose clocks run, newest first.
 func (l *Log) Awaiting(ctx context.Context, tenant string, limit int) ([]*effect.Record, error) {
-	return l.List(ctx, &Filter{Tenant: tenant, Limit: limit, States: []effect.State{effect.StateAwaitingApproval}})
+	return l.List(ctx, Filter{Tenant: tenant, Limit: limit}.Awaiting())
 }

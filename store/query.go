@@ -36,12 +36,24 @@ func (l *Log) Show(ctx context.Context, tenant, id string) (*Shown, error) {
 	return &Shown{Record: record, Transitions: moves, Events: events}, nil
 }
 
+// Waiting selects of what the filter does what waits for somebody: effects in doubt, those waiting for another round,
+// and those waiting for approval.
+func (f Filter) Waiting() *Filter {
+	f.States = []effect.State{effect.StateInDoubt, effect.StateWaiting, effect.StateAwaitingApproval}
+	f.Writes = true // a lost read changed nothing
+	return &f
+}
+
+// Awaiting selects of what the filter does what waits for approval and whose clocks run.
+func (f Filter) Awaiting() *Filter {
+	f.States = []effect.State{effect.StateAwaitingApproval}
+	return &f
+}
+
 // Pending returns what waits for somebody: effects in doubt, those waiting for another round, and those
 // waiting for approval; newest first.
 func (l *Log) Pending(ctx context.Context, tenant string, limit int) ([]*effect.Record, error) {
-	records, err := l.driver.Effects(ctx, &Filter{Tenant: tenant, Limit: limit, States: []effect.State{
-		effect.StateInDoubt, effect.StateWaiting, effect.StateAwaitingApproval,
-	}, Writes: true}) // a lost read changed nothing
+	records, err := l.driver.Effects(ctx, Filter{Tenant: tenant, Limit: limit}.Waiting())
 	if err != nil {
 		return nil, fmt.Errorf("list pending effects: %w", err)
 	}

@@ -13,7 +13,8 @@ import (
 )
 
 func approvalsCommand() *cobra.Command {
-	var asJSON, digests bool
+	var f waitingFlags
+	var digests bool
 	cmd := &cobra.Command{
 		Use:   "approvals",
 		Short: "List the calls that wait for a person's approval",
@@ -21,56 +22,63 @@ func approvalsCommand() *cobra.Command {
 deny" or "undolog edit"; "undolog show ID" shows a call whole. A call that nobody approves in time is not
 made.`,
 		Example: `  undolog approvals
+  undolog approvals --all-tenants --tool 'refund*'
   undolog approvals --digests > calls.txt   # look at them, take lines away, then
   undolog approve $(cat calls.txt)`,
 		Args: exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(cmd); err != nil {
+				return err
+			}
+			if digests && f.everyTenant {
+				return usagef("--digests is for \"undolog approve\", which decides for one tenant: name it with --tenant, without --all-tenants")
+			}
 			return withLog(cmd, func(log *store.Log) error {
-				list, err := log.Awaiting(cmd.Context(), tenantFlag(cmd), 1000)
+				list, err := f.list(cmd, log, store.Filter.Awaiting)
 				if err != nil {
 					return err
 				}
-				if len(list) == 0 && !asJSON && !digests {
-					fmt.Fprintf(cmd.OutOrStdout(), "nothing of tenant %s waits for approval\n", tenantFlag(cmd))
+				if len(list) == 0 && !f.json && !digests {
+					fmt.Fprintf(cmd.OutOrStdout(), "nothing of %s waits for approval\n", f.whose(cmd))
 					return nil
 				}
-				return printApprovals(cmd.OutOrStdout(), list, log.Now(), asJSON, digests)
+				return f.printApprovals(cmd.OutOrStdout(), list, log.Now(), digests)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	f.add(cmd)
 	cmd.Flags().BoolVar(&digests, "digests", false, "one ID=DIGEST a line, as \"undolog approve\" and \"undolog deny\" take them")
 	return cmd
 }
 
-func printApprovals(w io.Writer, list []*effect.Record, now time.Time, asJSON, digests bool) error {
+func (f *waitingFlags) printApprovals(w io.Writer, list []*effect.Record, now time.Time, digests bool) error {
 	var rows [][]string
 	for _, r := range list {
 		a := r.Approval
 		switch {
-		case asJSON:
+		case f.json:
 			if err := writeJSON(w, toJSON(r, now)); err != nil {
 				return err
 			}
 		case digests && !a.IsApproved():
 			fmt.Fprintf(w, "%s=%s\n", r.ID, a.Complete)
 		case !digests:
-			rows = append(rows, []string{
+			rows = append(rows, f.withTenant([]string{
 				localTime(a.RequestedAt), approvalWord(a), timeLeft(a, now), clip(r.Server, 36), clip(r.Tool, 24), clip(who(r), 24),
 				clip(string(r.Executed()), 60), r.ID,
-			})
+			}, clip(r.Tenant, 36)))
 		}
 	}
 	if len(rows) == 0 {
 		return nil
 	}
-	return approvalColumns(w).print(rows)
+	return f.approvalColumns(w).print(rows)
 }
 
-func approvalColumns(w io.Writer) *columns {
+func (f *waitingFlags) approvalColumns(w io.Writer) *columns {
 	return &columns{
 		out:   w,
-		heads: []string{"ASKED", "STATE", "LEFT", "SERVER", "TOOL", "WHO", "ARGUMENTS", "ID"},
+		heads: f.withTenant([]string{"ASKED", "STATE", "LEFT", "SERVER", "TOOL", "WHO", "ARGUMENTS", "ID"}, "TENANT"),
 		spare: []string{"WHO", "SERVER", "ASKED", "ARGUMENTS"},
 		clip:  "ARGUMENTS",
 		width: terminalWidth(w),

@@ -29,12 +29,15 @@ func asked(t *testing.T, db string, amounts ...string) (ids []string) {
 	return ids
 }
 
-func beginRefund(t *testing.T, log *store.Log, amount string) *store.Begun {
+func beginRefund(t *testing.T, log *store.Log, amount string, change ...func(*effect.Call)) *store.Begun {
 	t.Helper()
 	contract := effect.DefaultContract(nil, false)
 	contract.Approve = true
 	contract.Asking = effect.Asking{Quorum: 1, DecideFor: time.Hour, UseFor: time.Hour}
 	call := &effect.Call{Principal: "agent:ada", Server: "bank", Tool: "refund", Arguments: json.RawMessage(`{"amount":` + amount + `}`)}
+	for _, f := range change {
+		f(call)
+	}
 	id, err := contract.Identify(call)
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 )
 
 func pendingCommand() *cobra.Command {
-	var asJSON bool
+	var f waitingFlags
 	var policyFile string
 	cmd := &cobra.Command{
 		Use:   "pending",
@@ -24,30 +24,34 @@ approve", "undolog deny"), those in doubt, whose outcome a person or a probe mus
 those whose tool waits for another round or works on a task, which the gateway follows. With --policy, those in
 doubt are named that "undolog resolve --probe" can look up.`,
 		Example: `  undolog pending
+  undolog pending --all-tenants --server payments
   undolog pending --policy undolog.yaml`,
 		Args: exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(cmd); err != nil {
+				return err
+			}
 			policy, err := loadPolicy(policyFile)
 			if err != nil {
 				return err
 			}
 			return withLog(cmd, func(log *store.Log) error {
-				list, err := log.Pending(cmd.Context(), tenantFlag(cmd), 1000)
+				list, err := f.list(cmd, log, store.Filter.Waiting)
 				if err != nil {
 					return err
 				}
 				switch {
-				case asJSON:
+				case f.json:
 					return newLogPrinter(cmd.OutOrStdout(), true, log.Now).print(list)
 				case len(list) == 0:
-					fmt.Fprintf(cmd.OutOrStdout(), "nothing of tenant %s is pending\n", tenantFlag(cmd))
+					fmt.Fprintf(cmd.OutOrStdout(), "nothing of %s is pending\n", f.whose(cmd))
 				}
-				w := &waits{now: log.Now(), probed: probedBy(cmd, log, policy)}
+				w := &waits{flags: &f, now: log.Now(), probed: probedBy(cmd, log, policy)}
 				return w.print(cmd.OutOrStdout(), list)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	f.add(cmd)
 	cmd.Flags().StringVar(&policyFile, "policy", "", "policy file: says which lost outcomes a probe can look up")
 	return cmd
 }
@@ -69,6 +73,7 @@ func probedBy(cmd *cobra.Command, log *store.Log, policy *effect.Policy) func(*e
 
 // waits says what somebody does for each effect that waits.
 type waits struct {
+	flags  *waitingFlags
 	now    time.Time
 	probed func(*effect.Record) string
 }
@@ -77,7 +82,7 @@ func (ws *waits) print(w io.Writer, list []*effect.Record) error {
 	p := paletteFor(w)
 	table := &columns{
 		out:   w,
-		heads: []string{"BEGUN", "STATE", "SERVER", "TOOL", "WHO", "ARGUMENTS", "ID", "NEXT"},
+		heads: ws.flags.withTenant([]string{"BEGUN", "STATE", "SERVER", "TOOL", "WHO", "ARGUMENTS", "ID", "NEXT"}, "TENANT"),
 		spare: []string{"WHO", "SERVER", "ARGUMENTS", "BEGUN"},
 		clip:  "ARGUMENTS",
 		width: terminalWidth(w),
@@ -90,10 +95,10 @@ func (ws *waits) print(w io.Writer, list []*effect.Record) error {
 	}
 	var rows [][]string
 	for _, r := range list {
-		rows = append(rows, []string{
+		rows = append(rows, ws.flags.withTenant([]string{
 			localTime(r.CreatedAt), string(r.StateAt(ws.now)), clip(r.Server, 36), clip(r.Tool, 24), clip(who(r), 24),
 			clip(string(r.Arguments), 40), r.ID, ws.next(r),
-		})
+		}, clip(r.Tenant, 36)))
 	}
 	return table.print(rows)
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/undolog/undolog/effect"
@@ -59,4 +61,37 @@ func TestPending_saysWhatToDo(t *testing.T) {
 	if code != exitOK || regexp.MustCompile(`bank +done`).MatchString(text) {
 		t.Errorf("pending exits with %d:\n%s", code, text)
 	}
+}
+
+// What waits is listed for every tenant at once, and who is shown a part of it is told so.
+func TestPending_ofEveryTenantAndOfManyCalls(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "log.db")
+	asked(t, db, "1", "2", "3")
+	withStore(t, db, func(log *store.Log) {
+		beginRefund(t, log, "4", func(c *effect.Call) { c.Tenant = "acme" })
+		beginRefund(t, log, "5", func(c *effect.Call) { c.Tenant, c.Server = "acme", "warehouse" })
+	})
+	for _, command := range []string{"pending", "approvals"} {
+		doSteps(t, db,
+			step{[]string{command, "--all-tenants", "--tenant", "acme"}, exitUsage, "cannot both be meant"},
+			step{[]string{command, "--limit", "0"}, exitUsage, "want at least 1"},
+			step{[]string{command, "--limit", "2"}, exitOK, "showing the newest 2 of more; narrow with --server, --tool or --tenant, or say --limit N"},
+			step{[]string{command, "--all-tenants", "--tool", "wire"}, exitOK, "nothing of any tenant by such a tool"},
+			step{[]string{command, "--all-tenants"}, exitOK, "TENANT"},
+		)
+		for amounts, args := range map[string][]string{
+			"321": {command}, "32": {command, "--limit", "2"}, "54": {command, "--tenant", "acme"}, "54321": {command, "--all-tenants"},
+			"5432": {command, "--all-tenants", "--limit", "4"}, "5": {command, "--all-tenants", "--server", "warehouse"},
+		} {
+			out, _ := said(t, append([]string{"--db", db}, args...)...)
+			got := ""
+			for _, found := range regexp.MustCompile(`"amount":(\d)`).FindAllStringSubmatch(out, -1) {
+				got += found[1]
+			}
+			if cut := strings.Contains(out, "of more"); got != amounts || cut != slices.Contains(args, "--limit") {
+				t.Errorf("%v lists %s, want %s:\n%s", args, got, amounts, out)
+			}
+		}
+	}
+	doSteps(t, db, step{[]string{"approvals", "--digests", "--all-tenants"}, exitUsage, "without --all-tenants"})
 }

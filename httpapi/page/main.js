@@ -40,7 +40,7 @@ let version; // of what is shown, and what was said beside it
 
 // show puts parts in the place of those that were there, and keeps what a person is writing.
 function show(parts) {
-  const next = location.pathname + parts.version + said?.message;
+  const next = location.pathname + location.search + parts.version + said?.message;
   if (parts.version && next === version) return;
   version = next;
   const kept = keep();

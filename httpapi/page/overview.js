@@ -9,7 +9,8 @@ const sections = [
 ];
 
 export async function overview() {
-  const pending = await ask("GET", "/v1/pending");
+  const before = new URLSearchParams(location.search).get("before");
+  const pending = await ask("GET", before ? `/v1/pending?before=${encodeURIComponent(before)}` : "/v1/pending");
   const skew = Date.parse(pending.now) - Date.now();
   const parts = [el("h1", {}, "What waits for somebody")];
   for (const [state, title, path] of sections) {
@@ -17,7 +18,11 @@ export async function overview() {
     if (of.length === 0) continue;
     parts.push(el("h2", {}, `${title} (${of.length})`), el("ul", { class: "effects", id: state }, ...of.map(e => row(e, path, skew))));
   }
-  if (pending.effects.length === 0) parts.push(el("p", { id: "nothing" }, "Nothing waits for anybody."));
+  if (pending.effects.length === 0) parts.push(el("p", { id: "nothing" }, before ? "Nothing older waits for anybody." : "Nothing waits for anybody."));
+  if (pending.next) {
+    parts.push(el("p", { id: "more" }, `These are ${pending.effects.length} of more that wait. `,
+      el("a", { href: `/?before=${pending.next}`, "data-here": true }, "Older ones")));
+  }
   return Object.assign(parts, { version: version(pending) });
 }
 
