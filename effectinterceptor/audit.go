@@ -44,8 +44,11 @@ func (i *Interceptors) Stopped(s Stop) {
 		Principal: s.Principal, Server: s.Server, Tool: shorten(s.Tool),
 		Detail: detail(map[string]string{"event": s.Event, "by": s.By, "reason": i.opts.Vault.Text(s.Reason)}),
 	}
-	if o := i.open.only(localExchange(s.Exchange)); o != nil {
+	switch o := i.open.only(localExchange(s.Exchange)); {
+	case o != nil:
 		ev.Effect = o.effectID
+	case s.Event == "tools/call" && s.By != GuardName && s.By != EffectName:
+		i.counts.refuse(byInterceptor)
 	}
 	i.refused.add(ev, string(ev.Detail))
 }

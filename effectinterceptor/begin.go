@@ -122,6 +122,7 @@ func pause(ctx context.Context) {
 func (i *Interceptors) execute(ctx context.Context, in *interceptors.Invocation, c *toolCall, o *open, begun *store.Begun) (*interceptors.Change, error) {
 	c, err := i.approvedCall(ctx, c, o, begun)
 	if err != nil {
+		o.counted.Store(true) // by what its caller is told
 		i.settle(ctx, o, effect.Outcome{Kind: effect.OutcomeUnsent, Reason: "the approved arguments are not those of the call"})
 		return nil, err
 	}
@@ -186,7 +187,7 @@ func (i *Interceptors) join(ctx context.Context, in *interceptors.Invocation, o 
 	}
 	switch now.State {
 	case effect.StateCommitted, effect.StateFailed, effect.StateWaiting:
-		return i.replay(in, o, now, false)
+		return i.replay(in, o, now, false, cameJoined)
 	}
 	return nil
 }
@@ -196,7 +197,7 @@ func (i *Interceptors) answer(ctx context.Context, in *interceptors.Invocation, 
 	v, r := begun.Verdict, begun.Record
 	switch v.Action {
 	case effect.ActReplay:
-		return i.replay(in, o, r, v.Repeat)
+		return i.replay(in, o, r, v.Repeat, cameReplayed)
 	case effect.ActConflict: // r is nil when the other call is another principal's
 		i.noteRefused(o, r, &v)
 		return refused(outcomeConflict, v.Reason, o.identity, r).block(codeInternal)
@@ -213,7 +214,7 @@ func (i *Interceptors) answer(ctx context.Context, in *interceptors.Invocation, 
 
 // replay answers from the record. The text for the model is added to a delivered repeat, and to every
 // replay of a committed effect where the engine cannot say what was delivered.
-func (i *Interceptors) replay(in *interceptors.Invocation, o *open, r *effect.Record, repeat bool) error {
+func (i *Interceptors) replay(in *interceptors.Invocation, o *open, r *effect.Record, repeat bool, came string) error {
 	blind := !i.opts.Delivery || !o.local
 	note := ""
 	if o.contract.Annotate && o.identity.Rule == effect.RuleWindow && (repeat || blind && r.State == effect.StateCommitted) {
@@ -228,6 +229,7 @@ func (i *Interceptors) replay(in *interceptors.Invocation, o *open, r *effect.Re
 		i.opts.Logger.Error("recorded answer cannot be given again", slog.String("effect", r.ID), slog.Any("error", err))
 		return unreadable(o.identity, r).block(codeInternal)
 	}
+	i.counts.came(came)
 	i.replays.add(i.eventOn(o, effect.EventReplayed, r, ""), "")
 	if o.local && (i.opts.Delivery || answer.Result != nil) { // a remote engine's response phase sees our mark
 		o.replayed, o.effectID = true, r.ID

@@ -68,6 +68,7 @@ type Interceptors struct {
 	policy     atomic.Pointer[effect.Policy]
 	refused    tally
 	replays    tally
+	counts     counts
 	followed   sync.Map // id: effects whose task this process follows
 	asked      sync.Map // scope: the tenants and servers that calls were put to people of
 }
@@ -107,6 +108,7 @@ func New(log *store.Log, opts *Options) *Interceptors {
 		schemas: schemaCache{logger: o.Logger},
 		refused: tally{note: log.Note, most: mostStops},
 		replays: tally{note: log.Note, most: mostReplays},
+		counts:  newCounts(),
 	}
 	i.policy.Store(o.Policy)
 	return i
@@ -144,7 +146,12 @@ func (i *Interceptors) guard() *interceptors.Validator {
 		ReadsOnly:     true,
 		Validate: func(ctx context.Context, in *interceptors.Invocation) (*interceptors.Verdict, error) {
 			if in.Phase == interceptors.PhaseRequest {
-				return i.guardRequest(ctx, in)
+				verdict, err := i.guardRequest(ctx, in)
+				i.counts.stopped(err)
+				if err == nil && !verdict.Valid {
+					i.counts.refuse(outcomeInvalid)
+				}
+				return verdict, err
 			}
 			return i.guardResponse(ctx, in)
 		},
@@ -166,7 +173,9 @@ func (i *Interceptors) effect() *interceptors.Mutator {
 		ReadsOnly:     true,
 		Mutate: func(ctx context.Context, in *interceptors.Invocation) (*interceptors.Change, error) {
 			if in.Phase == interceptors.PhaseRequest {
-				return i.begin(ctx, in)
+				change, err := i.begin(ctx, in)
+				i.counts.stopped(err)
+				return change, err
 			}
 			return i.settleResponse(ctx, in)
 		},

@@ -3,6 +3,7 @@ package effectinterceptor
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/undolog/undolog/effect"
@@ -30,7 +31,8 @@ type open struct {
 	waited   time.Duration // for a log that did not answer, before the claim
 	probed   bool          // its outcome was looked up
 
-	overlapped bool // guarded by openSet: another request of the session was open at the same time
+	counted    atomic.Bool // what it came to
+	overlapped bool        // guarded by openSet: another request of the session was open at the same time
 
 	mu      sync.Mutex
 	settled bool // an outcome other than lost has been recorded
@@ -80,10 +82,12 @@ func (i *Interceptors) forget(o *open) {
 	}
 	call := *o.call
 	call.Arguments, call.Recorded = nil, nil
-	i.waiting.add(o.keys[0].id, &open{
+	kept := &open{
 		keys: o.keys[:1], local: o.local, until: o.until, call: &call, contract: o.contract, schemas: o.schemas, identity: o.identity,
 		effectID: o.effectID, claim: o.claim, started: o.started, settled: true, waiting: true,
-	})
+	}
+	kept.counted.Store(true)
+	i.waiting.add(o.keys[0].id, kept)
 }
 
 // resumed opens an exchange again whose answer was no end; nil when it is not known.

@@ -161,6 +161,7 @@ func (i *Interceptors) settle(ctx context.Context, o *open, out effect.Outcome) 
 	if !o.end(out.Kind) {
 		return
 	}
+	i.counts.ended(o, out)
 	kept := i.redacted(o, out)
 	if o.claim == nil {
 		i.recordRead(o, kept)

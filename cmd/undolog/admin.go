@@ -7,16 +7,21 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/undolog/undolog/effectinterceptor"
 )
 
 // admin tells those who run the program how it is: whether it lives, whether calls may be sent to it, and
 // what it counts. It listens apart from the agents, and asks nobody who they are.
 type admin struct {
 	log    *openedLog
-	life   context.Context // of the program; when it ends no more calls are taken
+	waits  *standing
+	calls  atomic.Pointer[effectinterceptor.Interceptors] // nil: not there yet
+	life   context.Context                                // of the program; when it ends no more calls are taken
 	server *http.Server
 	done   chan error
 }
@@ -27,7 +32,7 @@ func startAdmin(cmd *cobra.Command, addr string, log *openedLog) (*admin, error)
 	if err != nil {
 		return nil, fmt.Errorf("listen for --admin: %w", err)
 	}
-	a := &admin{log: log, life: cmd.Context(), done: make(chan error, 1)}
+	a := &admin{log: log, waits: &standing{log: log.Log}, life: cmd.Context(), done: make(chan error, 1)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", a.lives)
 	mux.HandleFunc("GET /readyz", a.isReady)
@@ -36,6 +41,13 @@ func startAdmin(cmd *cobra.Command, addr string, log *openedLog) (*admin, error)
 	go func() { a.done <- a.server.Serve(l) }()
 	fmt.Fprintf(cmd.ErrOrStderr(), "undolog: health and metrics at http://%s\n", l.Addr())
 	return a, nil
+}
+
+// count has what ei counts told as well; nil tells nothing.
+func (a *admin) count(ei *effectinterceptor.Interceptors) {
+	if a != nil {
+		a.calls.Store(ei)
+	}
 }
 
 // close ends the listener; nil has none.
@@ -76,11 +88,18 @@ func (a *admin) ping(ctx context.Context) error {
 
 func (a *admin) counts(w http.ResponseWriter, r *http.Request) {
 	up := metric{name: "undolog_log_up", help: "1 when the effect log answers.", kind: gauge, value: 1}
+	var waits []metric
 	if a.ping(r.Context()) != nil {
 		up.value = 0
+	} else {
+		waits = a.waits.metrics(r.Context())
+	}
+	all := append([]metric{programMetric(), up}, a.log.metrics()...)
+	if ei := a.calls.Load(); ei != nil {
+		all = append(all, callMetrics(ei.Counts())...)
 	}
 	w.Header().Set("Content-Type", metricsType)
-	writeMetrics(w, append([]metric{programMetric(), up}, a.log.metrics()...))
+	writeMetrics(w, append(all, waits...))
 }
 
 func answer(w http.ResponseWriter, status int, text string) {

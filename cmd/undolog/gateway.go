@@ -120,6 +120,7 @@ func runGateway(cmd *cobra.Command, args []string, f *gatewayFlags) (err error) 
 		Now: faults.Now,
 	})
 	defer ei.Close()
+	k.admin.count(ei)
 	f.watchPolicy(cmd.Context(), k, ei)
 	opts, err := f.options(args, logger)
 	if err != nil {

@@ -72,6 +72,7 @@ func runServe(cmd *cobra.Command, f *serveFlags) (err error) {
 		Tenant: tenantFlag(cmd), JoinWait: f.joining, Logger: k.logger, Vault: k.vault, ApprovalURL: f.approvalURL, ProbeServers: probes.asides(),
 	})
 	defer ei.Close()
+	k.admin.count(ei)
 	f.watchPolicy(cmd.Context(), k, ei)
 	p := &prober{ei: ei, others: probes}
 	defer p.close()
