@@ -42,10 +42,13 @@ func (c *cells) row() *cells {
 		return nil
 	}
 	inner := &cells{}
-	if len(cell) >= 4 {
-		inner.left = make([][]byte, 0, binary.BigEndian.Uint32(cell)&0xffff)
-		cell = cell[4:]
+	if len(cell) < 4 {
+		c.err = errCutOff
+		return inner
 	}
+	columns := int(binary.BigEndian.Uint32(cell))
+	cell = cell[4:]
+	inner.left = make([][]byte, 0, min(columns, len(cell)/8))
 	for len(cell) >= 8 { // of each the type, the length and the bytes
 		size := int(int32(binary.BigEndian.Uint32(cell[4:])))
 		cell = cell[8:]
@@ -59,11 +62,13 @@ func (c *cells) row() *cells {
 		inner.left = append(inner.left, cell[:size:size])
 		cell = cell[size:]
 	}
-	if len(cell) > 0 {
-		c.err = errors.New("a row within the row is cut off")
+	if len(cell) > 0 || len(inner.left) != columns {
+		c.err = errCutOff
 	}
 	return inner
 }
+
+var errCutOff = errors.New("a row within the row is cut off")
 
 func (c *cells) text() string { return untext(string(c.take(anySize))) }
 

@@ -15,9 +15,42 @@ import (
 	"github.com/undolog/undolog/store"
 )
 
-// Write implements store.Driver. Everything in it has an id of its own or comes to the same when it is
-// written twice, so that a commit that was not answered is simply tried again.
+// Write implements store.Driver, in one transaction where a server takes that much. Everything in it has an id of its
+// own or comes to the same when it is written twice, so that a commit that was not answered is simply tried again.
 func (d *Driver) Write(ctx context.Context, n *store.Notes) error {
+	for _, part := range divide(n) {
+		if err := d.write(ctx, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// divide makes parts of no more than a group carries. Events come last: of what is left, those of a part that was
+// written would be written twice by who tries again.
+func divide(n *store.Notes) (parts []*store.Notes) {
+	part, carried := &store.Notes{}, 0
+	add := func(size int) *store.Notes {
+		if carried > 0 && carried+size > maxGroupBytes {
+			parts = append(parts, part)
+			part, carried = &store.Notes{}, 0
+		}
+		carried += size
+		return part
+	}
+	for _, r := range n.Reads {
+		to := add(len(r.Arguments) + len(r.Answer.Body))
+		to.Reads = append(to.Reads, r)
+	}
+	part.Deliveries = n.Deliveries
+	for _, ev := range n.Events {
+		to := add(len(ev.Detail))
+		to.Events = append(to.Events, ev)
+	}
+	return append(parts, part)
+}
+
+func (d *Driver) write(ctx context.Context, n *store.Notes) error {
 	byTenant := map[string]*notes{}
 	if err := sortNotes(n, byTenant); err != nil {
 		return err

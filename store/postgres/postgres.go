@@ -137,6 +137,7 @@ type Stats struct {
 	Acquired                                   int64         // connections taken from the pool
 	AcquireWait                                time.Duration // in all, waiting for one
 	Groups, Grouped                            int64         // transactions of grouped writes, and writes in them
+	ReadGroups, GroupedReads                   int64         // groups of calls that were looked up, and calls in them
 	Told, Heard                                int64         // moves that waiters were told of, and notifications of such that came
 }
 
@@ -147,6 +148,7 @@ func (d *Driver) Stats() Stats {
 		MaxConns: s.MaxConns(), TotalConns: s.TotalConns(), IdleConns: s.IdleConns(), UsedConns: s.AcquiredConns(),
 		Acquired: s.AcquireCount(), AcquireWait: s.AcquireDuration(),
 		Groups: d.writes.sent.Load(), Grouped: d.writes.rows.Load(),
+		ReadGroups: d.reads.sent.Load(), GroupedReads: d.reads.asked.Load(),
 		Told: d.notifier.told.Load(), Heard: d.listener.heard.Load(),
 	}
 }

@@ -1,10 +1,12 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -40,16 +42,17 @@ const (
 	WHERE e.signature = (SELECT CASE WHEN set_config('undolog.tenant', $1, true) IS NOT NULL THEN $2::bytea END)
 	ORDER BY e.generation DESC
 	LIMIT 1`
+)
 
-	selectSettledOfMany = `
-	SELECT ` + settledColumns + `, n.place
+// selectSettledOfMany leaves out what a group has no room for.
+var selectSettledOfMany = `
+	SELECT ` + within(settledColumns) + `, n.place
 	FROM unnest($1::bytea[]) WITH ORDINALITY AS n(signature, place)
 	CROSS JOIN LATERAL (
 	  SELECT * FROM undolog.effect
 	  WHERE signature = n.signature
 	  ORDER BY generation DESC
 	  LIMIT 1) e`
-)
 
 // askAlone asks for one call's in a transaction of its own.
 func (r *reads) askAlone(ctx context.Context, q *read) error {
@@ -69,10 +72,11 @@ func (r *reads) askUnprepared(ctx context.Context, group []*read) (err error) {
 	}
 	defer conn.Release()
 	var b pgconn.Batch
+	limit := strconv.AppendInt(nil, int64(maxPayload(len(group))), 10)
 	parts := byTenant(group)
 	for _, part := range parts {
 		b.ExecParams(setTenant, [][]byte{[]byte(text(part[0].tenant))}, []uint32{pgtype.TextOID}, nil, nil)
-		b.ExecParams(selectSettledOfMany, [][]byte{signaturesOf(part)}, []uint32{pgtype.ByteaArrayOID}, nil, allBinary)
+		b.ExecParams(selectSettledOfMany, [][]byte{signaturesOf(part), limit}, []uint32{pgtype.ByteaArrayOID, pgtype.Int4OID}, nil, allBinary)
 	}
 	results := conn.Conn().PgConn().ExecBatch(ctx, &b)
 	defer func() { err = errors.Join(results.Close(), err) }()
@@ -111,13 +115,13 @@ func signaturesOf(group []*read) []byte {
 }
 
 // queueSettled queues the question for one tenant's. pgx asks for what is no text in binary.
-func queueSettled(b *pgx.Batch, group []*read) {
+func queueSettled(b *pgx.Batch, group []*read, limit int32) {
 	queueTenant(b, group[0].tenant)
 	signatures := make([][]byte, len(group))
 	for i, q := range group {
 		signatures[i] = q.signature[:]
 	}
-	queue(b, statement{sql: selectSettledOfMany, args: []any{flat(signatures)}, read: func(rows pgx.Rows) (err error) {
+	queue(b, statement{sql: selectSettledOfMany, args: []any{flat(signatures), limit}, read: func(rows pgx.Rows) (err error) {
 		for err == nil && rows.Next() {
 			err = readSettled(rows.RawValues(), group)
 		}
@@ -125,7 +129,8 @@ func queueSettled(b *pgx.Batch, group []*read) {
 	}})
 }
 
-// readSettled reads a row of settledColumns for the one in the group to whom it belongs.
+// readSettled reads a row of settledColumns for the one in the group to whom it belongs. Payloads that the group has
+// no room for are NULL.
 func readSettled(row [][]byte, group []*read) error {
 	c := &cells{left: row}
 	var r effect.Record
@@ -136,17 +141,28 @@ func readSettled(row [][]byte, group []*read) error {
 	r.Signature, r.Window, r.Generation = c.digest(), c.digest(), c.number()
 	r.Key, r.Run, r.Occurrence, r.ArgsDigest, r.Complete = c.text(), c.text(), c.text(), c.digest(), c.digest()
 	r.Policy, r.Source, r.LookalikeOf, r.CreatedAt, r.Arguments = c.text(), c.text(), c.text(), c.time(), c.bytes()
-	moved := readMove(c.row(), &r)
+	last := c.row()
+	moved := readMove(last, &r)
+	if last != nil {
+		c.err = cmp.Or(c.err, last.err)
+	}
 	arrived, mayRunAgain, place := c.time(), c.is(), c.long()
+	if c.err == nil && (place < 1 || place > int64(len(group))) {
+		c.err = fmt.Errorf("it is of call %d of %d", place, len(group))
+	}
 	if c.err != nil {
 		return fmt.Errorf("read settled effect: %w", c.err)
 	}
+	q := group[place-1]
 	if first != effect.StateClaimed || !moved || r.Ordinal != 1 || r.State.IsOpen() || mayRunAgain {
 		return nil // there is more to know
 	}
+	if r.Arguments == nil || r.Answer.Kind != effect.AnswerNone && r.Answer.Body == nil {
+		q.more, q.large = false, true
+		return nil
+	}
 	arrive(&r, arrived)
 	r.Answer = store.Unpruned(r.Answer, r.ChangedAt)
-	q := group[place-1]
 	q.at, q.more, q.latest = at, false, found{Record: &r}
 	return nil
 }
