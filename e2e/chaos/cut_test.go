@@ -101,10 +101,10 @@ type broken struct {
 
 func newBroken(t *testing.T, p path, conns int, opts *postgres.Options) *broken {
 	t.Helper()
-	r := newReplica(t, withParameter(t, p.address, "pool_max_conns", strconv.Itoa(conns)), opts)
+	r := newReplica(t, withParameter(t, p.address, "pool_max_conns", strconv.Itoa(conns)), steady, opts)
 	tl := newTool(t, func(context.Context) {})
 	b := &broken{t: t, proxy: p.proxy, replica: r, load: &load{
-		t: t, tool: tl, replicas: []*replica{newReplica(t, p.direct, nil)}, stop: func() {},
+		t: t, tool: tl, replicas: []*replica{newReplica(t, p.direct, steady, nil)}, stop: func() {},
 	}}
 	b.wantCharged("the first call")
 	return b
@@ -132,8 +132,7 @@ func (b *broken) length(way pgtest.Direction) int {
 }
 
 func (b *broken) call(n int) told {
-	b.load.callOn(b.replica, n)
-	return b.load.told[len(b.load.told)-1]
+	return b.load.callOn(b.replica, n)
 }
 
 // wantCharged makes a call, and another when it was not sent: on a busy machine the heart of a replica can pause for

@@ -16,7 +16,7 @@ func TestIsolation_setAtTheRoleWhileReplicasRun(t *testing.T) {
 			t.Parallel()
 			db := pgtest.New(t)
 			admin := connect(t, db.AdminURL)
-			replicas := differentReplicas(t, db, nil)
+			replicas := differentReplicas(t, db, steady, nil)
 			execute(t, admin, `ALTER ROLE `+db.Name+` SET default_transaction_isolation = '`+level+`'`)
 			endSessions(t, admin, db)
 			var now string

@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -52,11 +53,12 @@ func (l *load) next() int {
 func (l *load) call(n int) { l.callOn(l.replicas[rand.N(len(l.replicas))], n) }
 
 // callOn makes a call and sees its end: a load that ends waits for it.
-func (l *load) callOn(r *replica, n int) {
+func (l *load) callOn(r *replica, n int) told {
 	got := r.charge(context.WithoutCancel(l.t.Context()), n, l.tool)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.told = append(l.told, got)
+	return got
 }
 
 func (l *load) end() {
@@ -77,6 +79,19 @@ func (l *load) count(outcome string) (n int) {
 		}
 	}
 	return n
+}
+
+// unsent is how often calls that did not get to their tool were told what.
+func (l *load) unsent() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	counts := map[string]int{}
+	for _, got := range l.told {
+		if got.end == "" {
+			counts[got.outcome]++
+		}
+	}
+	return counts
 }
 
 // reckon ends the load and compares what callers were told, what the log says and what the tool did. Then it
@@ -134,12 +149,16 @@ func (l *load) hasEnded(n int, kind chain.AnswerKind) bool {
 	return false
 }
 
-// records are all effects in the log.
-func records(t *testing.T, log *store.Log) []*effect.Record {
+// records are all effects in the log. Reading them takes its time on a busy machine, whatever the patience.
+func records(t *testing.T, log *store.Log) (all []*effect.Record) {
 	t.Helper()
-	all, err := log.List(t.Context(), &store.Filter{Tenant: effect.DefaultTenant, Limit: 1 << 30})
-	if err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, time.Minute, "list of effects", func() bool {
+		var err error
+		all, err = log.List(t.Context(), &store.Filter{Tenant: effect.DefaultTenant, Limit: 1 << 30})
+		if err != nil && !errors.Is(err, store.ErrUnreachable) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	return all
 }

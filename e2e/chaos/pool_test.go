@@ -19,29 +19,39 @@ func TestPools_noConnectionIsHeldWhileAToolRuns(t *testing.T) {
 	db := pgtest.New(t)
 	var running atomic.Int64
 	together := make(chan struct{}) // all tools run before any of them ends
+	inVain, giveUp := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer giveUp()
+	var alone atomic.Int64 // tools that gave up
 	tl := newTool(t, func(ctx context.Context) {
 		if running.Add(1) == calls {
 			close(together)
 		}
 		select {
 		case <-together:
-		case <-time.After(time.Minute):
-			t.Errorf("of %d tools %d run", calls, running.Load())
+			rest(ctx, scaled(time.Second, 5*time.Second))
+		case <-inVain.Done():
+			alone.Add(1)
 		}
-		rest(ctx, scaled(time.Second, 5*time.Second))
 	})
 	address := withParameter(t, db.URL, "application_name", "small")
 	l := &load{t: t, tool: tl, stop: func() {}, replicas: []*replica{
-		newReplica(t, withParameter(t, address, "pool_max_conns", "2"), nil),
-		newReplica(t, db.URL, nil),
+		newReplica(t, withParameter(t, address, "pool_max_conns", "2"), steady, nil),
+		newReplica(t, db.URL, steady, nil),
 	}}
 	watch := watchSessions(t, db.AdminURL, db.Name)
 	for range calls {
 		n := l.numbers.Add(1)
-		l.callers.Go(func() { l.callOn(l.replicas[n%2], int(n)) })
+		l.callers.Go(func() {
+			if got := l.callOn(l.replicas[n%2], int(n)); got.end == "" {
+				giveUp() // without its tool they are never all together
+			}
+		})
 	}
 	l.callers.Wait()
 	watch.end()
+	if alone.Load() > 0 {
+		t.Fatalf("of %d tools %d ran, and not all of them at once; calls without a tool were told %v", calls, running.Load(), l.unsent())
+	}
 	if watch.looks == 0 || watch.inTransaction > 0 || watch.small > 2 {
 		t.Errorf("%d looks: %d sessions idle in a transaction, at most %d of the pool of two", watch.looks, watch.inTransaction, watch.small)
 	}

@@ -18,10 +18,10 @@ func TestStops_outcomesAgreeWithTheLedger(t *testing.T) {
 	bouncer := pgtest.NewBouncer(t, db, nil)
 	tl := newTool(t, briefly)
 	l := startLoad(t, 64, tl,
-		newReplica(t, db.URL, nil),
-		newReplica(t, withParameter(t, db.URL, "pool_max_conns", "2"), nil),
-		newReplica(t, bouncer.URL, nil),
-		newReplica(t, db.URL, &postgres.Options{Patience: 6 * time.Second}), // gives up in long stops
+		newReplica(t, db.URL, brief, nil),
+		newReplica(t, withParameter(t, db.URL, "pool_max_conns", "2"), brief, nil),
+		newReplica(t, bouncer.URL, brief, nil),
+		newReplica(t, db.URL, brief, &postgres.Options{Patience: 6 * time.Second}), // gives up in long stops
 	)
 	n := howOften(6, 500)
 	began := time.Now()
