@@ -1,9 +1,11 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/undolog/undolog/examples/payments/faults"
 	"github.com/undolog/undolog/internal/mcptest"
@@ -80,8 +82,12 @@ func crashRound(w *world, edge string, effects int, state string, round int) {
 func (w *world) dieAt(edge, tool, arguments string) {
 	w.t.Helper()
 	w.faults(nil)
-	cmd := w.command(w.gatewayArgs("--heartbeat", "300ms")...)
 	kill := edge == "after-effect"
+	lease := "300ms"
+	if kill {
+		lease = "1s"
+	}
+	cmd := w.command(w.gatewayArgs("--heartbeat", lease)...)
 	if kill {
 		w.faults(faults.Set{tool: {DelayAfterMs: 10_000, Times: 1}})
 	} else {
@@ -90,16 +96,34 @@ func (w *world) dieAt(edge, tool, arguments string) {
 	before := w.effects(tool)
 	agent := mcptest.StartCommand(w.t, cmd)
 	agent.Initialize(protocol)
-	agent.MustSend(mcptest.ToolCall("1", tool, arguments, ""))
 	if kill {
+		agent.MustSend(mcptest.ToolCall("1", tool, arguments, ""))
 		w.awaitEffects(tool, before+1)
 		agent.Kill()
+	} else {
+		w.dieOf(agent, tool, arguments)
 	}
-	<-agent.Exited()
 	if edge == "after-dispatch" {
 		w.settleServer(tool, before)
 	}
 	w.faults(nil)
+}
+
+// dieOf sends a call until the gateway has died of it: one whose claim ran out on a busy machine does not send it.
+func (w *world) dieOf(agent *mcptest.Stdio, tool, arguments string) {
+	w.t.Helper()
+	for id := 1; ; id++ {
+		ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+		m, err := agent.Do(ctx, fmt.Sprint(id), mcptest.ToolCall(fmt.Sprint(id), tool, arguments, ""))
+		cancel()
+		if err != nil {
+			break // it has died, or does not answer
+		}
+		if outcome, reason := outcomeOf(w.t, m); outcome != "unavailable" {
+			w.t.Fatalf("the gateway lives, and answers %s: %s", outcome, reason)
+		}
+	}
+	agent.Wait()
 }
 
 // settleServer gives a payments server that has lost its gateway the time to act on what it was sent.

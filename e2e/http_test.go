@@ -222,7 +222,7 @@ func TestHTTP_upstream(t *testing.T) {
 			w := newWorld(t)
 			server := exec.Command(w.server[0], append(w.server[1:], "--http", "127.0.0.1:0")...)
 			upstream := mcptest.StartHTTP(t, server)
-			args := []string{"gateway", "--heartbeat", "1s", "--upstream", upstream}
+			args := []string{"gateway", "--upstream", upstream}
 			call := w.stdioCaller(t, args)
 			if client == "http" {
 				url := w.serveHTTP(w.command(append(args, "--http", "127.0.0.1:0")...))

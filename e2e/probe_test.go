@@ -178,7 +178,7 @@ func TestLate_answerOfALostLeaseSettlesIt(t *testing.T) {
 	w := newWorld(t)
 	answer := filepath.Join(w.dir, "answer")
 	w.faults(faults.Set{"charge": {WaitAfter: answer}})
-	stopped := mcptest.StartCommand(t, w.command(w.gatewayArgs("--heartbeat", "300ms", "--reap-every", "0")...))
+	stopped := mcptest.StartCommand(t, w.command(w.gatewayArgs("--heartbeat", "2s", "--reap-every", "0")...))
 	stopped.Initialize(protocol)
 	stopped.MustSend(mcptest.ToolCall("1", "charge", charge10, ""))
 	w.awaitEffects("charge", 1)
@@ -206,7 +206,7 @@ func TestLate_answerOfALostLeaseSettlesIt(t *testing.T) {
 func TestLate_dispatchOfALostClaimIsNotMade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "faults").withPolicy(lookedUp)
-	cmd := w.command(w.gatewayArgs("--heartbeat", "300ms", "--reap-every", "0")...)
+	cmd := w.command(w.gatewayArgs("--heartbeat", "2s", "--reap-every", "0")...)
 	cmd.Env = append(os.Environ(), "UNDOLOG_FAULT=stop:after-begin")
 	stopped := mcptest.StartCommand(t, cmd)
 	stopped.Initialize(protocol)

@@ -135,7 +135,7 @@ func (w *world) sides(gateways, servers int) []side {
 	}
 	e := &engine{principal: "agent:a", server: "payments"}
 	for range servers {
-		r := w.startReplica(w.command("serve", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--heartbeat", "1s"))
+		r := w.startReplica(w.command("serve", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"))
 		e.hosts = append(e.hosts, &mcptest.HTTP{URL: r.url, Version: "2026-07-28"})
 		all = append(all, e.call)
 	}

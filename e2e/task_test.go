@@ -56,12 +56,12 @@ func TestTask_isTakenUpAfterARestart(t *testing.T) {
 		t.Run(generation, func(t *testing.T) {
 			t.Parallel()
 			w, work := hire(t, generation)
-			agent := w.agent()
+			agent := w.agent("--heartbeat", "1s")
 			agent.Call("1", "work", `{"n":1}`)
 			agent.Kill()
 			<-agent.Exited()
 			work.put("status", "completed")
-			again := w.agent()
+			again := w.agent("--heartbeat", "1s")
 			w.eventually("the task's end", func() bool { return w.only("work").State == "committed" })
 			if answer := again.Call("2", "work", `{"n":1}`); !replayed(t, answer) || !strings.Contains(string(answer.Result), "printed") {
 				t.Errorf("the call sent again is answered with %s", answer.Raw)

@@ -66,9 +66,10 @@ func (w *world) command(args ...string) *exec.Cmd {
 	return exec.Command(w.undolog, append([]string{"--db", w.db}, args...)...)
 }
 
-// gatewayArgs is the command line of a gateway in front of the payments server.
+// gatewayArgs is the command line of a gateway in front of the payments server. Where one dies and its claims are to
+// be in doubt, the flags say how soon: a heart that a busy machine does not let beat for as long sends nothing.
 func (w *world) gatewayArgs(flags ...string) []string {
-	args := append([]string{"gateway", "--heartbeat", "1s"}, flags...)
+	args := append([]string{"gateway", "--heartbeat", "30s"}, flags...)
 	if w.policy != "" {
 		args = append(args, "--policy", w.policy)
 	}
@@ -83,14 +84,17 @@ func (w *world) agent(flags ...string) *mcptest.Stdio {
 	return c
 }
 
-// ran runs undolog to its end and returns its output.
+// ran runs undolog to its end and returns its output, and behind it what it says beside it.
 func (w *world) ran(args ...string) string {
 	w.t.Helper()
-	out, err := w.command(args...).CombinedOutput()
+	cmd := w.command(args...)
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
 	if err != nil {
-		w.t.Fatalf("undolog %s: %v\n%s", strings.Join(args, " "), err, out)
+		w.t.Fatalf("undolog %s: %v\n%s%s", strings.Join(args, " "), err, out, said.String())
 	}
-	return string(out)
+	return string(out) + said.String()
 }
 
 // effects counts what a tool has done, at the tool.
@@ -125,13 +129,13 @@ func (w *world) awaitEffects(tool string, n int) {
 // eventually polls for something that another process does.
 func (w *world) eventually(what string, is func() bool) {
 	w.t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !is() {
 		select {
 		case <-deadline:
-			w.t.Fatalf("waited 30 s for %s", what)
+			w.t.Fatalf("waited a minute for %s", what)
 		case <-tick.C:
 		}
 	}
