@@ -6,6 +6,6 @@
 //	proxy.CutAfter(pgtest.ToServer, 100)
 //
 // Databases are made on the server that UNDOLOG_TEST_POSTGRES names (a URL, as a superuser), else on one
-// that the test process starts when it first needs it and that ends with the process. A test that cannot
-// have its database fails.
+// that the test process starts when it first needs it and that ends with the process. That one does not
+// flush what tests write, only what benchmarks do. A test that cannot have its database fails.
 package pgtest

@@ -9,18 +9,32 @@ import (
 	"github.com/undolog/undolog/internal/pgcluster"
 )
 
-// sharedCluster is the server of this process's tests, where no other is named. It is stopped and removed
-// when this process has ended, or nothing refers to it any more.
-var sharedCluster = sync.OnceValues(func() (*pgcluster.Cluster, error) {
-	return pgcluster.New(context.Background(), nil)
-})
+// The servers of this process's tests and of its benchmarks, where no other is named. They are stopped and
+// removed when this process has ended, or nothing refers to them any more.
+//
+// That of the tests flushes nothing, so that no test takes as long as the disk of a busy machine happens to take.
+// It loses nothing by that: what a server has written is the operating system's, which outlives a server that is
+// stopped or killed, and the server ends with this process. What a flush costs is for benchmarks, and what a stopped
+// server keeps for tests that stop one of their own: both have PostgreSQL's durability.
+var (
+	testServer  = sync.OnceValues(func() (*pgcluster.Cluster, error) { return startShared(map[string]string{"fsync": "off"}) })
+	benchServer = sync.OnceValues(func() (*pgcluster.Cluster, error) { return startShared(nil) })
+)
 
-// sharedServer is the address of the server of this process's tests.
-func sharedServer() (string, error) {
+func startShared(settings map[string]string) (*pgcluster.Cluster, error) {
+	return pgcluster.New(context.Background(), &pgcluster.Options{Settings: settings})
+}
+
+// sharedServer is the address of the server of this process's tests, or of its benchmarks.
+func sharedServer(tb testing.TB) (string, error) {
 	if url := os.Getenv("UNDOLOG_TEST_POSTGRES"); url != "" {
 		return url, nil
 	}
-	cluster, err := sharedCluster()
+	start := testServer
+	if _, measures := tb.(*testing.B); measures {
+		start = benchServer
+	}
+	cluster, err := start()
 	if err != nil {
 		return "", err
 	}
@@ -28,10 +42,10 @@ func sharedServer() (string, error) {
 }
 
 // New makes a fresh, empty database on the server of the process's tests, owned by a role of its own that
-// is no superuser. It is dropped when the test has ended.
+// is no superuser. It is dropped when the test has ended. Only a benchmark's is flushed to the disk.
 func New(tb testing.TB) *pgcluster.Database {
 	tb.Helper()
-	admin, err := sharedServer()
+	admin, err := sharedServer(tb)
 	if err != nil {
 		tb.Fatal(err)
 	}

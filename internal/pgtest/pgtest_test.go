@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
+	"github.com/undolog/undolog/internal/pgcluster"
 	"github.com/undolog/undolog/internal/pgtest"
 )
 
@@ -36,6 +37,32 @@ func TestNew_DatabasesAreSeparate(t *testing.T) {
 	if err := there.QueryRow(t.Context(), "SELECT to_regclass('mine') IS NOT NULL").Scan(&found); err != nil || found {
 		t.Errorf("the table of one database in another: %t, %v", found, err)
 	}
+}
+
+// What a flush costs is for benchmarks.
+func TestNew_FlushesWhatIsMeasured(t *testing.T) {
+	t.Setenv("UNDOLOG_TEST_POSTGRES", "")
+	if got := flushes(t, pgtest.New(t)); got != "off" {
+		t.Errorf("fsync is %s for tests", got)
+	}
+	testing.Benchmark(func(b *testing.B) {
+		if got := flushes(t, pgtest.New(b)); got != "on" {
+			t.Errorf("fsync is %s for benchmarks", got)
+		}
+	})
+}
+
+func flushes(t *testing.T, db *pgcluster.Database) (setting string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if err := conn.QueryRow(t.Context(), "SHOW fsync").Scan(&setting); err != nil {
+		t.Fatal(err)
+	}
+	return setting
 }
 
 func TestProxy_PassesADatabaseConnection(t *testing.T) {
