@@ -185,7 +185,7 @@ func TestHold_Ends(t *testing.T) {
 	})
 	t.Run("before it begins where as many are held as may be, until one is not any more", func(t *testing.T) {
 		p := newPeople()
-		r := start(t, gateway.Options{Chain: p.chain(t), MaxHeld: 1, Hold: time.Second})
+		r := start(t, gateway.Options{Chain: p.chain(t), MaxHeld: 1, Hold: 3 * time.Second})
 		r.shakeHands()
 		r.agent.say(call("2", "pay"))
 		p.held(t)

@@ -22,7 +22,7 @@ import (
 	"github.com/undolog/undolog/gateway"
 )
 
-const patience = 10 * time.Second // how long a test waits for what must come
+const patience = time.Minute // how long a test waits for what must come
 
 func TestUpstream_AgainstGoSDK(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
