@@ -23,6 +23,9 @@ const (
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"
 	lockNotAvailable     = "55P03"
+	queryCanceled        = "57014"
+	idleInTransaction    = "25P03"
+	transactionTimeout   = "25P04"
 	readOnlyTransaction  = "25006"
 )
 

@@ -59,18 +59,52 @@ func Status(ctx context.Context, url string) (steps []Migration, err error) {
 	return steps, nil
 }
 
-// withDatabase lends connections that prepare nothing, so that a pooler may be on the way.
-func withDatabase(url string, use func(*sql.DB) error) (err error) {
+// unhurried are the limits on time that a migration must not be under, which waits for other programs' and stands
+// idle while its steps are taken: 0 is none. They are the connection's own, and end with it.
+var unhurried = map[string]string{
+	"statement_timeout": "0", "lock_timeout": "0", "idle_in_transaction_session_timeout": "0", "idle_session_timeout": "0",
+}
+
+// withDatabase lends connections that prepare nothing, so that a pooler may be on the way. One that shares connections
+// takes no settings for one: there the limits of the role hold.
+func withDatabase(url string, use func(*sql.DB) error) error {
+	err := lendDatabase(url, unhurried, use)
+	if code(err) != protocolViolation {
+		return err
+	}
+	err = lendDatabase(url, nil, use)
+	switch code(err) {
+	case idleInTransaction, transactionTimeout, queryCanceled, lockNotAvailable:
+		return fmt.Errorf("%w: %w", errHurried, err)
+	}
+	return err
+}
+
+var errHurried = errors.New("a limit on time of the role or the database ended a migration: run undolog migrate up with the server's own address in place of " +
+	"the pooler's, or lift statement_timeout, lock_timeout and idle_in_transaction_session_timeout of the role (ALTER ROLE … SET … = 0)")
+
+func lendDatabase(url string, settings map[string]string, use func(*sql.DB) error) (err error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		return err
 	}
 	delete(config.RuntimeParams, "pool_max_conns")
 	config.RuntimeParams["datestyle"] = dateStyle
+	maps.Copy(config.RuntimeParams, settings)
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
-	db := stdlib.OpenDB(*config)
+	var options []stdlib.OptionOpenDB
+	if settings != nil {
+		options = append(options, stdlib.OptionAfterConnect(liftTransactionTimeout))
+	}
+	db := stdlib.OpenDB(*config, options...)
 	defer func() { err = errors.Join(err, db.Close()) }()
 	return use(db)
+}
+
+// liftTransactionTimeout is for a limit that servers before PostgreSQL 17 do not know, and refuse to set.
+func liftTransactionTimeout(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, `SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'transaction_timeout'`)
+	return err
 }
 
 // migrate holds a lock of its own transaction over goose's, and none of a session: it ends with the

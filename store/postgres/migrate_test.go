@@ -33,6 +33,33 @@ func TestMigrate(t *testing.T) {
 			}
 		}
 	})
+	for _, limit := range []string{"idle_in_transaction_session_timeout = '1ms'", "lock_timeout = '1ms'", "statement_timeout = '5ms'"} {
+		t.Run("a role with "+limit+" migrates", func(t *testing.T) {
+			db := pgtest.New(t)
+			execute(t, connect(t, db.AdminURL), `ALTER ROLE `+db.Name+` SET `+limit)
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					if err := postgres.Migrate(t.Context(), db.URL); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+		})
+	}
+	t.Run("a role with a limit on time that a pooler keeps is told of it", func(t *testing.T) {
+		db := pgtest.New(t)
+		execute(t, connect(t, db.AdminURL), `ALTER ROLE `+db.Name+` SET lock_timeout = '1ms'`)
+		holder := connect(t, db.AdminURL)
+		execute(t, holder, `BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('undolog.migrate', 0))`)
+		err := postgres.Migrate(t.Context(), pgtest.NewBouncer(t, db, nil).URL)
+		if err == nil {
+			t.Fatal("Migrate did not wait for the other")
+		}
+		assertContains(t, err.Error(), "undolog migrate up with the server's own address")
+		execute(t, holder, `ROLLBACK`)
+	})
 	t.Run("a fresh database has its steps before it", func(t *testing.T) {
 		steps, err := postgres.Status(t.Context(), pgtest.New(t).URL)
 		if err != nil || len(steps) == 0 || steps[0].Applied {
