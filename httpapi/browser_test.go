@@ -118,7 +118,7 @@ func (w *window) write(selector, text string) {
 // until waits until an expression is true of the page.
 func (w *window) until(what, expression string) {
 	w.t.Helper()
-	deadline, tick := time.After(30*time.Second), time.NewTicker(20*time.Millisecond)
+	deadline, tick := time.After(time.Minute), time.NewTicker(20*time.Millisecond)
 	defer tick.Stop()
 	for {
 		if w.is(expression) {

@@ -195,13 +195,13 @@ func writeLate(t *testing.T, address string) (commit func()) {
 // await polls for something that others do.
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !is() {
 		select {
 		case <-deadline:
-			t.Fatalf("waited 20 s for %s", what)
+			t.Fatalf("waited a minute for %s", what)
 		case <-tick.C:
 		}
 	}

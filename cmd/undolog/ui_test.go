@@ -88,7 +88,7 @@ func serveUI(t *testing.T, args ...string) *servedUI {
 // says waits for what the program prints and returns the group of it.
 func (s *servedUI) says(what *regexp.Regexp) string {
 	s.t.Helper()
-	deadline, tick := time.After(30*time.Second), time.NewTicker(5*time.Millisecond)
+	deadline, tick := time.After(time.Minute), time.NewTicker(5*time.Millisecond)
 	defer tick.Stop()
 	for {
 		if found := what.FindAllStringSubmatch(s.out.String(), -1); found != nil {
@@ -238,7 +238,7 @@ func TestUI_tellsAWebhook(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &m); err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nothing was told")
 	}
 	if m.Type != "approval.requested" || m.Data.Effect != r.ID || m.Data.URL != s.base+"/approvals/"+r.ID {

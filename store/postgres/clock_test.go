@@ -31,7 +31,7 @@ func TestClock_IsTheDatabases(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := d.LogTime(time.Now())
-	if now.Before(early.Add(-20*time.Millisecond)) || now.After(late.Add(20*time.Millisecond)) {
+	if now.Before(early.Add(-time.Second)) || now.After(late.Add(time.Second)) {
 		t.Errorf("the database's time is %v, and the log says it is between %v and %v", now, early, late)
 	}
 	at := time.Now()
@@ -79,7 +79,7 @@ func TestWait_SeesALeaseEndByTheDatabasesClock(t *testing.T) {
 	p := keyed(t, "default", "k")
 	p.TTL = 200 * time.Millisecond
 	claim := claimed(t, d, p) // by an owner that beats no more
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	r, err := l.Wait(ctx, "default", claim.Effect)
 	if err != nil || r.StateAt(l.Now()) != effect.StateInDoubt {

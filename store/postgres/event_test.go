@@ -51,14 +51,14 @@ func TestEvents_NoneSlipsBehindAReader(t *testing.T) {
 		return kinds
 	}
 	var seen []string
-	within(t, 10*time.Second, "first event", func() bool { seen = append(seen, read()...); return len(seen) > 0 })
+	within(t, time.Minute, "first event", func() bool { seen = append(seen, read()...); return len(seen) > 0 })
 	if fmt.Sprint(seen) != "[first]" {
 		t.Fatalf("read %v while one is under way", seen)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 10*time.Second, "the others", func() bool { seen = append(seen, read()...); return len(seen) >= 3 })
+	within(t, time.Minute, "the others", func() bool { seen = append(seen, read()...); return len(seen) >= 3 })
 	if fmt.Sprint(seen) != "[first late second]" {
 		t.Errorf("read %v", seen)
 	}

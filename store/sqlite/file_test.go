@@ -160,9 +160,14 @@ func TestWriter_LockHeldByAnother(t *testing.T) {
 	if err := d.Beat(t.Context(), "o", time.Second); !errors.Is(err, store.ErrBusy) {
 		t.Errorf("Beat = %v, want ErrBusy", err)
 	}
+	patient, err := sqlite.Open(t.Context(), path, &sqlite.Options{BusyTimeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer patient.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := d.Beat(ctx, "o", time.Second); !errors.Is(err, context.DeadlineExceeded) {
+	if err := patient.Beat(ctx, "o", time.Second); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Beat with a short context = %v, want DeadlineExceeded", err)
 	}
 	release()
