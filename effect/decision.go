@@ -60,6 +60,8 @@ type ForbiddenError struct {
 	Reason string
 	// Recorded is the effect that an edit would make run twice; empty: something else forbids the decision.
 	Recorded string
+	// State is where the effect stands, where that is what forbids the decision, whoever makes it; else empty.
+	State State
 }
 
 func (e *ForbiddenError) Error() string { return e.Reason }
@@ -73,7 +75,8 @@ func (r *Record) Decided(d *Decision, now time.Time) (*Transition, error) {
 	}
 	a := r.Approval
 	if a == nil {
-		return nil, &ForbiddenError{Reason: fmt.Sprintf("effect %s is %s and never awaited approval", r.ID, r.StateAt(now))}
+		state := r.StateAt(now)
+		return nil, &ForbiddenError{State: state, Reason: fmt.Sprintf("effect %s is %s and never awaited approval", r.ID, state)}
 	}
 	if err := r.mayDecide(d); err != nil {
 		return nil, err
@@ -160,7 +163,7 @@ func (r *Record) decidable(d *Decision, now time.Time) error {
 	case state != StateAwaitingApproval, a.IsApproved() && d.Kind != DecideWithdraw:
 		return r.alreadyDecided(d, state)
 	case !a.IsApproved() && d.Kind == DecideWithdraw:
-		return &ForbiddenError{Reason: "nothing is approved yet that could be withdrawn: deny it instead"}
+		return &ForbiddenError{State: state, Reason: "nothing is approved yet that could be withdrawn: deny it instead"}
 	case d.Request != "" && d.Request != a.ID, !d.Complete.IsZero() && d.Complete != a.Complete:
 		return &ForbiddenError{Reason: "the request is another one than was shown: look at it again"}
 	}

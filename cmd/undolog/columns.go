@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -104,11 +103,11 @@ func (c *columns) line(row []string) string {
 
 // terminalWidth is how many characters a line of w has; 0 where w is no terminal.
 func terminalWidth(w io.Writer) int {
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
+	fd, ok := terminal(w)
+	if !ok {
 		return 0
 	}
-	width, _, err := term.GetSize(int(f.Fd()))
+	width, _, err := term.GetSize(fd)
 	if err != nil {
 		return 0
 	}

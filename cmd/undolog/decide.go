@@ -159,20 +159,24 @@ func someCalls(cmd *cobra.Command, args []string) error {
 }
 
 // decideEach decides on each call that is named ID or ID=DIGEST. What cannot be decided is told, and does not
-// keep the others from it.
+// keep the others from it; what cannot be read keeps all.
 func decideEach(cmd *cobra.Command, args []string, d effect.Decision) error {
+	var calls []*store.DecideParams
+	for _, arg := range args {
+		p := &store.DecideParams{Tenant: tenantFlag(cmd), Decision: d}
+		id, digest, named := strings.Cut(arg, "=")
+		p.ID = id
+		if named {
+			var err error
+			if p.Complete, err = effect.ParseDigest(digest); err != nil {
+				return usagef("%s: %w", arg, err)
+			}
+		}
+		calls = append(calls, p)
+	}
 	var failed []error
 	err := withLog(cmd, func(log *store.Log) error {
-		for _, arg := range args {
-			p := &store.DecideParams{Tenant: tenantFlag(cmd), Decision: d}
-			var digest string
-			p.ID, digest, _ = strings.Cut(arg, "=")
-			if digest != "" {
-				var err error
-				if p.Complete, err = effect.ParseDigest(digest); err != nil {
-					return usagef("%s: %w", arg, err)
-				}
-			}
+		for _, p := range calls {
 			if err := decideOne(cmd, log, p); err != nil {
 				failed = append(failed, err)
 			}

@@ -225,3 +225,24 @@ func TestDurations_AreSaidInDaysAndWeeksToo(t *testing.T) {
 		step{[]string{"log", "--since", "1w"}, exitOK, id},
 	)
 }
+
+// One call of several without its digest would be approved as whatever it is by now, and one that cannot be read is
+// told before any is decided on.
+func TestDecide_severalCallsAreNamedWhole(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "log.db")
+	ids := asked(t, db, "1", "2")
+	digests, _ := said(t, "--db", db, "approvals", "--digests")
+	named := strings.Fields(digests)
+	doSteps(t, db,
+		step{[]string{"approve", named[0], ids[0] + "="}, exitUsage, `"" is no digest`},
+		step{[]string{"approve", named[0], ids[0] + "=b3:12"}, exitUsage, `"b3:12" is no digest`},
+		step{[]string{"approvals"}, exitOK, "undecided"},
+	)
+	if out, _ := said(t, "--db", db, "approvals"); strings.Contains(out, "approved") {
+		t.Errorf("a call was approved beside one that cannot be read:\n%s", out)
+	}
+	doSteps(t, db,
+		step{[]string{"withdraw", ids[0], "--reason", "r"}, exitConflict, "deny it instead"},
+		step{[]string{"approve", recordRead(t, filepath.Join(t.TempDir(), "other.db"))}, exitNotFound, "undolog log"},
+	)
+}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -45,9 +46,13 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 	root := rootCommand()
 	root.SetArgs(args)
 	root.SetIn(in)
-	root.SetOut(out)
+	printed := &printer{w: out}
+	root.SetOut(printed)
 	root.SetErr(errs)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = printed.failed()
+	}
 	if err == nil {
 		return exitOK
 	}
@@ -76,7 +81,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, store.ErrNotFound):
 		return exitNotFound
-	case errors.As(err, &conflict), errors.As(err, &decided), errors.As(err, &forbidden) && forbidden.Recorded != "":
+	case errors.As(err, &conflict), errors.As(err, &decided), errors.As(err, &forbidden) && (forbidden.Recorded != "" || forbidden.State != ""):
 		return exitConflict
 	case errors.Is(err, store.ErrSchema):
 		return exitSchema
@@ -109,6 +114,8 @@ Put "undolog gateway --" in front of the MCP server that you already use, and ch
 	flags.String("tenant", "default", "tenant whose effects are meant")
 	flags.String("log-level", "warn", "what goes to standard error: debug, info, warn or error")
 	completeWords(root, "log-level", "debug", "info", "warn", "error")
+	root.PersistentPreRunE = namesSomething
+	root.SetHelpCommand(helpCommand())
 	root.AddCommand(
 		gatewayCommand(), serveCommand(), uiCommand(),
 		logCommand(), showCommand(), eventsCommand(), pendingCommand(), resolveCommand(), againCommand(),
@@ -117,6 +124,40 @@ Put "undolog gateway --" in front of the MCP server that you already use, and ch
 	)
 	root.AddCommand(decideCommands()...)
 	return root
+}
+
+// namesSomething refuses --db and --tenant without a name, as a script gives them whose variable is not set: the default
+// is hardly what it means.
+func namesSomething(cmd *cobra.Command, _ []string) error {
+	for _, name := range []string{"db", "tenant"} {
+		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed && flag.Value.String() == "" {
+			return usagef("--%s is empty: name one, or leave it out", name)
+		}
+	}
+	return nil
+}
+
+// helpCommand is cobra's, which takes an unknown topic for none.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Help about any command",
+		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			for _, sub := range cmd.Root().Commands() {
+				names = append(names, sub.Name())
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, left, err := cmd.Root().Find(args)
+			if err != nil || len(left) > 0 {
+				return usagef("there is no help on %q: see \"undolog --help\"", strings.Join(args, " "))
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
+	}
 }
 
 // exitCodesTopic is a help topic, not a command.

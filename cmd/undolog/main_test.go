@@ -70,6 +70,10 @@ func TestRun_refusalsSayWhatToDo(t *testing.T) {
 		"prune what is young":    {[]string{"prune", "--older-than", "30d"}, exitOK, "pruned 0 effects of"},
 		"prune, as JSON":         {[]string{"prune", "--older-than", "1w", "--json"}, exitOK, `"effects":0`},
 		"state of undo":          {[]string{"log", "--state", "compensating"}, exitUsage, "want one of awaiting_approval, claimed, "},
+		"no help on a command":   {[]string{"help", "frob"}, exitUsage, "undolog --help"},
+		"help on a command":      {[]string{"help", "grant", "give"}, exitOK, "undolog grant give"},
+		"tenant without a name":  {[]string{"log", "--tenant", ""}, exitUsage, "--tenant is empty"},
+		"a read approved":        {[]string{"approve", read}, exitConflict, "never awaited approval"},
 		"another tenant's log":   {[]string{"log", "--tenant", "other"}, exitOK, "no effects of tenant other"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -137,5 +141,24 @@ func TestRun_looksAtNoLogThatIsNotThere(t *testing.T) {
 	}
 	if _, err := os.Stat(db); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a log was made: %v", err)
+	}
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+// A script that reads what was not written must not take it for all there is.
+func TestRun_outputThatIsNotWrittenIsAFailure(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "log.db")
+	id := asked(t, db, "10")[0]
+	for _, args := range [][]string{
+		{"log"}, {"pending"}, {"approvals", "--digests"}, {"grant", "list"}, {"events"}, {"reap"}, {"approve", id}, {"show", id, "--json"}, {"--help"}, {"help", "db"}, {"version"},
+	} {
+		var errs lockedBuffer
+		code := run(t.Context(), append([]string{"--db", db}, args...), strings.NewReader(""), fullDisk{}, &errs)
+		if code != exitFailed || !strings.Contains(errs.String(), "no space left on device") {
+			t.Errorf("%v: exit code %d, said %q", args, code, errs.String())
+		}
 	}
 }

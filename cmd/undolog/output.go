@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 	"unicode/utf8"
@@ -38,6 +39,49 @@ func toJSON(r *effect.Record, now time.Time) *effectJSON {
 	return e
 }
 
+// printer is the output of a command. It remembers what could not be written, whoever wrote it: a script must not take
+// a list that was cut short for a whole one.
+type printer struct {
+	w io.Writer
+
+	mu  sync.Mutex
+	err error
+}
+
+func (p *printer) Write(b []byte) (int, error) {
+	n, err := p.w.Write(b)
+	if err != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.err == nil {
+			p.err = err
+		}
+	}
+	return n, err
+}
+
+// failed returns what kept something from being written, of a command that went well otherwise.
+func (p *printer) failed() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil {
+		return nil
+	}
+	return fmt.Errorf("it is done, but what it says could not be written: %w", p.err)
+}
+
+// terminal is the terminal that w is.
+func terminal(w io.Writer) (fd int, ok bool) {
+	if p, wrapped := w.(*printer); wrapped {
+		w = p.w
+	}
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return 0, false
+	}
+	return int(f.Fd()), true
+}
+
 // writeJSON prints v as one line; text stays readable (no HTML escapes).
 func writeJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
@@ -49,8 +93,8 @@ func writeJSON(w io.Writer, v any) error {
 type palette bool
 
 func paletteFor(w io.Writer) palette {
-	f, ok := w.(*os.File)
-	return palette(ok && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
+	_, ok := terminal(w)
+	return palette(ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")
 }
 
 func (p palette) paint(code, s string) string {
