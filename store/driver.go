@@ -36,6 +36,9 @@ type Driver interface {
 	History(ctx context.Context, tenant, id string) ([]effect.Transition, []effect.Event, error)
 	// Events lists events that moved no state with Seq > after, oldest first.
 	Events(ctx context.Context, tenant string, after int64, limit int) ([]effect.Event, error)
+	// LastEvents lists those with Seq < before, zero: all, newest first. Unlike Events it leaves out none that is
+	// written.
+	LastEvents(ctx context.Context, tenant string, before int64, limit int) ([]effect.Event, error)
 
 	// Equals returns the newest effects of calls that are equal whatever their rule: those whose signature, or
 	// window signature, is this one. Reads are none of them.

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/undolog/undolog/effect"
 )
@@ -68,6 +70,31 @@ func (l *Log) Events(ctx context.Context, tenant string, after int64, limit int)
 	}
 	return events, nil
 }
+
+// maxLateness is more than an event is written after it happened, by a process that waits for its log.
+const maxLateness = time.Hour
+
+// EventsSince tells each of the events that happened since a time, and others, page by page: the last that were written
+// first, so that a log of any length is read no further than it must. each returns since when the rest is wanted, which
+// may be later than before.
+func (l *Log) EventsSince(ctx context.Context, tenant string, since time.Time, each func(page []effect.Event) (since time.Time)) error {
+	for before := int64(0); ; {
+		page, err := l.driver.LastEvents(ctx, tenant, before, eventPage)
+		if err != nil {
+			return fmt.Errorf("list events since %s: %w", since.Format(time.RFC3339), err)
+		}
+		if len(page) > 0 {
+			since = each(page)
+		}
+		mayHaveMore := func(ev effect.Event) bool { return !ev.At.Before(since.Add(-maxLateness)) }
+		if len(page) < eventPage || !slices.ContainsFunc(page, mayHaveMore) {
+			return nil
+		}
+		before = page[len(page)-1].Seq
+	}
+}
+
+const eventPage = 1000
 
 // LearnTool keeps a tool's definition. It reports whether another one was known; the event of that is
 // then already recorded.

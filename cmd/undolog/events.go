@@ -83,33 +83,29 @@ func runEvents(cmd *cobra.Command, f *eventsFlags) error {
 
 // read returns the newest events that are wanted, the oldest of them first.
 func (f *eventsFlags) read(ctx context.Context, log *store.Log, tenant string, since time.Time) (list []effect.Event, err error) {
-	for after := int64(0); ; {
-		events, err := log.Events(ctx, tenant, after, reportPage)
-		if err != nil {
-			return nil, err
-		}
-		for i := range events {
-			if f.wants(&events[i], since) {
-				list = append(list, events[i])
+	err = log.EventsSince(ctx, tenant, since, func(page []effect.Event) time.Time {
+		for i := range page {
+			if f.wants(&page[i], since) {
+				list = append(list, page[i])
 			}
 		}
-		last := len(events) < reportPage
-		if last || f.limit > 0 { // without a limit all are kept, and sorted once
-			list = f.newest(list)
+		if f.limit == 0 || len(list) < f.limit {
+			return since
 		}
-		if last {
-			return list, nil
-		}
-		after = events[len(events)-1].Seq
-	}
+		list = f.newest(list)
+		return list[len(list)-1].At
+	})
+	list = f.newest(list)
+	slices.Reverse(list)
+	return list, err
 }
 
-// newest sorts a list by when it happened, which is not the order in which it was written, and leaves out what is
-// over the limit.
+// newest sorts a list by when it happened, which is not the order in which it was written, the newest first, and leaves
+// out what is over the limit.
 func (f *eventsFlags) newest(list []effect.Event) []effect.Event {
-	slices.SortStableFunc(list, func(a, b effect.Event) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(list, func(a, b effect.Event) int { return b.At.Compare(a.At) })
 	if f.limit > 0 && len(list) > f.limit {
-		list = slices.Clone(list[len(list)-f.limit:])
+		list = slices.Clone(list[:f.limit])
 	}
 	return list
 }

@@ -128,21 +128,14 @@ func (r *report) addEffect(e *effect.Record) {
 }
 
 func (r *report) readEvents(ctx context.Context) error {
-	for after := int64(0); ; {
-		events, err := r.log.Events(ctx, r.tenant, after, reportPage)
-		if err != nil {
-			return err
-		}
-		for i := range events {
-			if !events[i].At.Before(r.since) && events[i].Tool != "" {
-				r.addEvent(&events[i])
+	return r.log.EventsSince(ctx, r.tenant, r.since, func(page []effect.Event) time.Time {
+		for i := range page {
+			if !page[i].At.Before(r.since) && page[i].Tool != "" {
+				r.addEvent(&page[i])
 			}
 		}
-		if len(events) < reportPage {
-			return nil
-		}
-		after = events[len(events)-1].Seq
-	}
+		return r.since
+	})
 }
 
 func (r *report) addEvent(ev *effect.Event) {

@@ -124,6 +124,75 @@ func testNotes(t *testing.T, h Harness) {
 			t.Errorf("%d transitions and %d events", len(shown.Transitions), len(shown.Events))
 		}
 	})
+	t.Run("the last events are listed from the newest, and by page", func(t *testing.T) {
+		w := newWorld(t, h)
+		p := w.process()
+		for _, kind := range []string{"a", "b", "c"} {
+			p.Note(effect.Event{Kind: kind})
+			p.Note(effect.Event{Kind: "other", Tenant: "tenant-2"})
+		}
+		p.flushed(w)
+		for _, c := range []struct {
+			before int64
+			limit  int
+			want   []string
+		}{{0, 2, []string{"c", "b"}}, {0, 0, []string{"c", "b", "a"}}} {
+			last, err := p.driver.LastEvents(t.Context(), "default", c.before, c.limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			assertKinds(t, last, c.want...)
+		}
+		last, err := p.driver.LastEvents(t.Context(), "default", 0, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest, err := p.driver.LastEvents(t.Context(), "default", last[1].Seq, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		assertKinds(t, rest, "a")
+	})
+	t.Run("events since a time are read no further back than they can be", func(t *testing.T) {
+		const many, wanted = 3500, 1500
+		w := newWorld(t, h)
+		p := w.process()
+		for i := range many {
+			if i == many-wanted {
+				p.flushed(w)
+				w.clock.advance(24 * time.Hour)
+			}
+			p.Note(effect.Event{Kind: effect.EventStopped})
+		}
+		late := w.clock.Now().Add(-30 * time.Minute) // written after what happened later
+		p.Note(effect.Event{Kind: effect.EventStopped, At: late})
+		p.flushed(w)
+		for name, c := range map[string]struct {
+			since      time.Time
+			seen, read int
+			enough     bool
+		}{
+			"the last hour": {since: w.clock.Now().Add(-time.Hour), seen: wanted + 1, read: 3000},
+			"all":           {seen: many + 1, read: many + 1},
+			"a few":         {seen: 1000, read: 1000, enough: true},
+		} {
+			seen, read := 0, 0
+			err := p.EventsSince(t.Context(), "default", c.since, func(page []effect.Event) time.Time {
+				for _, ev := range page {
+					if read++; !ev.At.Before(c.since) {
+						seen++
+					}
+				}
+				if c.enough {
+					return w.clock.Now().Add(24 * time.Hour)
+				}
+				return c.since
+			})
+			if err != nil || seen != c.seen || read > c.read {
+				t.Errorf("%s: %d of %d events read, %v; want %d of at most %d", name, seen, read, err, c.seen, c.read)
+			}
+		}
+	})
 	t.Run("events are listed in order and by page", func(t *testing.T) {
 		w := newWorld(t, h)
 		p := w.process()

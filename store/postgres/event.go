@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -84,6 +85,21 @@ func (d *Driver) Events(ctx context.Context, tenant string, after int64, limit i
 				ORDER BY seq
 				LIMIT $3`,
 			args: []any{text(tenant), after, cmp.Or(max(limit, 0), 100)},
+			read: readEvents(&events),
+		})
+	})
+	return events, err
+}
+
+// LastEvents implements store.Driver.
+func (d *Driver) LastEvents(ctx context.Context, tenant string, before int64, limit int) (events []effect.Event, err error) {
+	err = d.retry(ctx, func(ctx context.Context) error {
+		return asTenant(ctx, d.pool, tenant, inOrder, statement{
+			sql: selectEvent + `
+				WHERE tenant = $1 AND seq < $2
+				ORDER BY seq DESC
+				LIMIT $3`,
+			args: []any{text(tenant), cmp.Or(max(before, 0), math.MaxInt64), cmp.Or(max(limit, 0), 100)},
 			read: readEvents(&events),
 		})
 	})

@@ -1,11 +1,13 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 
@@ -208,6 +210,16 @@ func (d *Driver) Events(ctx context.Context, tenant string, after int64, limit i
 		WHERE tenant = ? AND seq > ?
 		ORDER BY seq
 		LIMIT ?`, tenant, after, limit)
+}
+
+// LastEvents implements store.Driver.
+func (d *Driver) LastEvents(ctx context.Context, tenant string, before int64, limit int) ([]effect.Event, error) {
+	return events(snapshot{ctx, d.readers}, `
+		SELECT seq, at, tenant, effect, kind, principal, server, tool, detail
+		FROM event
+		WHERE tenant = ? AND seq < ?
+		ORDER BY seq DESC
+		LIMIT ?`, tenant, cmp.Or(max(before, 0), math.MaxInt64), cmp.Or(max(limit, 0), 100))
 }
 
 func events(q queryer, query string, args ...any) (found []effect.Event, err error) {
