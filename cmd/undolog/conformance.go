@@ -119,7 +119,10 @@ func runConformance(cmd *cobra.Command, args []string, f *conformanceFlags) erro
 		}
 	}
 	report, err := f.try(cmd, args)
-	if err != nil {
+	switch {
+	case cmd.Context().Err() != nil: // what was not tried is no verdict
+		return cmd.Context().Err()
+	case err != nil:
 		return err
 	}
 	expected.Apply(report)

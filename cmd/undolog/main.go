@@ -53,8 +53,11 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 	if err == nil {
 		err = printed.failed()
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		return exitOK
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		err = errors.New("interrupted before it was done")
 	}
 	fmt.Fprintf(errs, "undolog: %v\n", err)
 	return exitCode(err)

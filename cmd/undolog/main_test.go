@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -159,6 +160,20 @@ func TestRun_outputThatIsNotWrittenIsAFailure(t *testing.T) {
 		code := run(t.Context(), append([]string{"--db", db}, args...), strings.NewReader(""), fullDisk{}, &errs)
 		if code != exitFailed || !strings.Contains(errs.String(), "no space left on device") {
 			t.Errorf("%v: exit code %d, said %q", args, code, errs.String())
+		}
+	}
+}
+
+// An interrupt is told as one, and is no verdict on what was not tried.
+func TestRun_interrupted(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "log.db")
+	recordRead(t, db)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, args := range [][]string{{"conformance", "--", "sleep", "60"}, {"policy", "init", "--", "sleep", "60"}, {"log", "--db", db}} {
+		var out lockedBuffer
+		if code := run(ctx, args, strings.NewReader(""), &out, &out); code != exitFailed || out.String() != "undolog: interrupted before it was done\n" {
+			t.Errorf("%v: exit code %d, said %q", args, code, out.String())
 		}
 	}
 }
