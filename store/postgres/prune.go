@@ -88,15 +88,17 @@ const (
 	  WHERE effect = ANY (ARRAY(SELECT id FROM due WHERE size > 0)) AND octet_length(edited) > 0
 	  RETURNING effect AS id),
 	lost AS (
-	  SELECT id FROM arguments UNION SELECT id FROM answers UNION SELECT id FROM edits)`
+	  SELECT id FROM arguments UNION ALL SELECT id FROM answers UNION ALL SELECT id FROM edits)`
 
 	onlyCount = `,
 	lost AS (SELECT id FROM due WHERE size > 0)`
 
+	// What is lost of what is due is told apart by the program: a planner that knows nothing of their number would
+	// compare each with each.
 	countPruned = `
 	SELECT MAX(seq) FILTER (WHERE is_old), MIN(seq) FILTER (WHERE NOT is_settled), COUNT(*) FILTER (WHERE is_old),
-	  (SELECT COUNT(*) FROM lost),
-	  (SELECT COALESCE(SUM(size), 0)::bigint FROM due WHERE id IN (SELECT id FROM lost))
+	  (SELECT array_agg(id) FROM due WHERE size > 0), (SELECT array_agg(size::bigint) FROM due WHERE size > 0),
+	  ARRAY(SELECT id FROM lost)
 	FROM step`
 )
 
@@ -116,8 +118,20 @@ func (s *stretch) prune(ctx context.Context, pool sender, p *store.Pruning, tena
 func (s *stretch) read(rows pgx.Rows) error {
 	*s = stretch{} // a statement may be run again
 	for rows.Next() {
-		if err := rows.Scan(&s.last, &s.kept, &s.pruned.Looked, &s.pruned.Effects, &s.pruned.Bytes); err != nil {
+		var due, lost []pgtype.UUID
+		var sizes []int64
+		if err := rows.Scan(&s.last, &s.kept, &s.pruned.Looked, &due, &sizes, &lost); err != nil {
 			return err
+		}
+		left := map[pgtype.UUID]int64{}
+		for i, id := range due {
+			left[id] = sizes[i]
+		}
+		for _, id := range lost { // once for each of its payloads
+			if size, counts := left[id]; counts {
+				s.pruned.Effects, s.pruned.Bytes = s.pruned.Effects+1, s.pruned.Bytes+size
+				delete(left, id)
+			}
 		}
 	}
 	return nil
