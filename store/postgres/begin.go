@@ -242,9 +242,7 @@ func (b *begin) insertIn(ctx context.Context, s sender, v effect.Verdict, f *fac
 	b.sent, b.tried = v, b.p.ID
 	row, _ := b.row(&v, true)
 	var r *effect.Record
-	var rows effectRows
-	rows.add(row, 0)
-	statements := []statement{rows.insert(b.p.Tenant(), b.driver.clock.param(), func(_ uuid.UUID, seq int64, at time.Time) {
+	statements := []statement{row.insert(insertEffect, b.p.Tenant(), b.driver.clock.param(), func(_ uuid.UUID, seq int64, at time.Time) {
 		r = b.p.NewRecord(&v, at)
 		r.Seq = seq
 	})}

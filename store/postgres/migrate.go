@@ -23,7 +23,7 @@ import (
 var migrations embed.FS
 
 // schemaVersion is the version this program reads and writes: the number of its newest migration.
-const schemaVersion = 4
+const schemaVersion = 5
 
 // versionTable is where goose notes what was applied.
 const versionTable = "undolog.goose_db_version"

@@ -36,30 +36,11 @@ type moveKey struct {
 	ordinal int
 }
 
-// moveRows are the columns of many moves of one tenant.
-type moveRows struct {
-	ids                                                      []pgtype.UUID
-	ordinals, attempts                                       []int32
-	ats                                                      []pgtype.Timestamptz
-	states, owners, bys, reasons, continuations, answerKinds []string
-	isErrors                                                 []bool
-	answers                                                  [][]byte
-}
-
-func (c *moveRows) add(row *moveRow) {
-	m := row.move
-	c.ids = append(c.ids, pgtype.UUID{Bytes: row.id, Valid: true})
-	c.ordinals = append(c.ordinals, int32(m.Ordinal))
-	c.attempts = append(c.attempts, int32(m.Attempt))
-	c.ats = append(c.ats, timestamp(m.At))
-	c.states = append(c.states, string(m.State))
-	c.owners = append(c.owners, text(cmp.Or(m.Owner, row.owner)))
-	c.bys = append(c.bys, text(m.By))
-	c.reasons = append(c.reasons, text(m.Reason))
-	c.continuations = append(c.continuations, text(m.Continuation))
-	c.answerKinds = append(c.answerKinds, string(m.Answer.Kind))
-	c.isErrors = append(c.isErrors, m.Answer.IsError)
-	c.answers = append(c.answers, answerBody(m.Answer))
+// moveValues are the attributes of undolog.new_move, in their order, which are also parameters from $3 on.
+var moveValues = []attribute{
+	{"effect", "uuid"}, {"ordinal", "integer"}, {"attempt", "integer"}, {"at", "timestamptz"},
+	{"state", "text"}, {"owner", "text"}, {"by", "text"}, {"reason", "text"}, {"continuation", "text"},
+	{"answer_kind", "text"}, {"is_error", "boolean"}, {"answer", "bytea"},
 }
 
 var (
@@ -67,10 +48,7 @@ var (
 	SELECT
 	  n.effect, n.ordinal, n.attempt, COALESCE(n.at, $2::timestamptz, now()), n.is_error, $1::text,
 	  n.state::undolog.state, n.owner, n.by, n.reason, n.continuation, n.answer_kind, n.answer
-	FROM unnest(
-	  $3::uuid[], $4::integer[], $5::integer[], $6::timestamptz[],
-	  $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::boolean[], $14::bytea[])
-	  AS n(effect, ordinal, attempt, at, state, owner, by, reason, continuation, answer_kind, is_error, answer)` + ifNext
+	FROM unnest($3::undolog.new_move[]) AS n` + ifNext
 
 	// insertOneMove is the same for one row, and insertMoveAlone a whole transaction, which says in the tenant's own
 	// column what queueTenant says before others.
@@ -94,29 +72,23 @@ func oneMove(tenant string) string {
 	  $7::text::undolog.state, $8::text, $9::text, $10::text, $11::text, $12::text, $14::bytea)`
 }
 
-// insert returns the statement for one tenant's moves; won is told of each that was inserted.
-func (c *moveRows) insert(tenant string, now pgtype.Timestamptz, won func(key moveKey, at time.Time)) statement {
-	return statement{
-		sql: insertMoves,
-		args: []any{
-			text(tenant), now, flat(c.ids), c.ordinals, c.attempts, flat(c.ats),
-			c.states, c.owners, c.bys, c.reasons, c.continuations, c.answerKinds, c.isErrors, flat(c.answers),
-		},
-		read: readPlaces(won),
-	}
-}
-
 // insert returns the statement for this move, which is insertOneMove or insertMoveAlone.
 func (row *moveRow) insert(sql, tenant string, now pgtype.Timestamptz, won func(key moveKey, at time.Time)) statement {
+	return statement{sql: sql, args: append([]any{text(tenant), now}, row.values()...), read: readPlaces(won)}
+}
+
+// moveAll returns the statement for many moves of one tenant; won is told of each that was inserted.
+func moveAll(moves *rows, tenant string, now pgtype.Timestamptz, won func(key moveKey, at time.Time)) statement {
+	return statement{sql: insertMoves, args: []any{text(tenant), now, moves}, read: readPlaces(won)}
+}
+
+// values are those of moveValues.
+func (row *moveRow) values() []any {
 	m := row.move
-	return statement{
-		sql: sql,
-		args: []any{
-			text(tenant), now, pgtype.UUID{Bytes: row.id, Valid: true}, int32(m.Ordinal), int32(m.Attempt), timestamp(m.At),
-			string(m.State), text(cmp.Or(m.Owner, row.owner)), text(m.By), text(m.Reason), text(m.Continuation),
-			string(m.Answer.Kind), m.Answer.IsError, answerBody(m.Answer),
-		},
-		read: readPlaces(won),
+	return []any{
+		pgtype.UUID{Bytes: row.id, Valid: true}, int32(m.Ordinal), int32(m.Attempt), timestamp(m.At),
+		string(m.State), text(cmp.Or(m.Owner, row.owner)), text(m.By), text(m.Reason), text(m.Continuation),
+		string(m.Answer.Kind), m.Answer.IsError, answerBody(m.Answer),
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/undolog/undolog/effect"
@@ -62,12 +61,13 @@ func (d *Driver) write(ctx context.Context, n *store.Notes) error {
 		}
 	}
 	return d.persist(ctx, func(ctx context.Context) error {
-		var b pgx.Batch
+		var statements []statement
 		place := 0
 		for _, tenant := range tenants {
-			place = byTenant[tenant].queue(&b, tenant, place, d.clock.param())
+			statements = append(statements, d.setTenant(tenant))
+			statements = append(statements, byTenant[tenant].statements(tenant, &place, d.clock.param())...)
 		}
-		return d.pool.SendBatch(ctx, &b).Close()
+		return d.exchange(ctx, statements...)
 	})
 }
 
@@ -120,32 +120,28 @@ func readRow(read *effect.Record) (*effectRow, error) {
 	return &effectRow{id: id.Bytes, record: &r, at: r.CreatedAt, sure: true}, nil
 }
 
-// queue adds the statements of one tenant. Places are of the transaction: everything in it has one order.
-func (n *notes) queue(b *pgx.Batch, tenant string, place int, now pgtype.Timestamptz) int {
-	queueTenant(b, tenant)
-	var effects effectRows
-	var moves moveRows
-	for _, r := range n.reads {
-		effects.add(r, place)
-		moves.add(&moveRow{id: r.id, move: finished(r.record)})
-		place++
-	}
+// statements are those of one tenant. Places are of the transaction: everything in it has one order.
+func (n *notes) statements(tenant string, place *int, now pgtype.Timestamptz) (all []statement) {
 	if len(n.reads) > 0 {
-		queue(b, effects.insert(tenant, now, func(uuid.UUID, int64, time.Time) {}))
-		queue(b, moves.insert(tenant, now, func(moveKey, time.Time) {}))
+		effects, moves := newRows(newEffect), newRows(newMove)
+		for _, r := range n.reads {
+			effects.add(r.values(*place))
+			moves.add((&moveRow{id: r.id, move: finished(r.record)}).values())
+			*place++
+		}
+		all = append(all, insertAll(effects, tenant, now, func(uuid.UUID, int64, time.Time) {}),
+			moveAll(moves, tenant, now, func(moveKey, time.Time) {}))
 	}
-	for _, st := range deliver(n.deliveries) {
-		queue(b, st)
-	}
+	all = append(all, deliver(n.deliveries)...)
 	var events eventRows
 	for i := range n.events {
-		events.add(&n.events[i], n.ids[i], place)
-		place++
+		events.add(&n.events[i], n.ids[i], *place)
+		*place++
 	}
 	if len(n.events) > 0 {
-		queue(b, events.insert(tenant, now))
+		all = append(all, events.insert(tenant, now))
 	}
-	return place
+	return all
 }
 
 // finished is the move that ends a read.

@@ -33,6 +33,7 @@ type Driver struct {
 	patience time.Duration
 	clock    clock
 	mode     mode
+	numbers  typeNumbers
 
 	pool    *pgxpool.Pool
 	writes  writes

@@ -146,7 +146,7 @@ func queueReads(b *pgx.Batch, group []*read, limit int32) {
 	for i, q := range group {
 		signatures[i] = q.signature[:]
 	}
-	queue(b, statement{sql: selectLatestOfMany, args: []any{flat(signatures), limit}, read: readLatestOfMany(group)})
+	queue(b, statement{sql: selectLatestOfMany, args: []any{signatures, limit}, read: readLatestOfMany(group)})
 }
 
 // within leaves payloads out that are longer than $2.

@@ -33,56 +33,6 @@ func (r *effectRow) compare(s *effectRow) int {
 	return bytes.Compare(r.id[:], s.id[:])
 }
 
-// effectRows are the columns of many rows of one tenant.
-type effectRows struct {
-	ids                                        []pgtype.UUID
-	places                                     []int64
-	callers, runHashes, leases, timeouts       []pgtype.Int8
-	ats                                        []pgtype.Timestamptz
-	generations                                []int32
-	signatures, windows, digests, completes    [][]byte
-	principals, sessions, traces               []string
-	servers, tools, tiers, rules, scopes       []string
-	keys, runs, occurrences, policies, sources []string
-	lookalikes, owners                         []string
-	arguments                                  [][]byte
-	sure                                       []bool
-}
-
-// add puts a row in; place is its place among the effects of the transaction.
-func (c *effectRows) add(row *effectRow, place int) {
-	r := row.record
-	c.ids = append(c.ids, pgtype.UUID{Bytes: row.id, Valid: true})
-	c.places = append(c.places, int64(place))
-	c.callers = append(c.callers, caller(r))
-	c.runHashes = append(c.runHashes, runHash(r.Run))
-	c.leases = append(c.leases, micros(row.lease))
-	c.timeouts = append(c.timeouts, micros(row.timeout))
-	c.ats = append(c.ats, timestamp(row.at))
-	c.generations = append(c.generations, int32(r.Generation))
-	c.signatures = append(c.signatures, blob(r.Signature))
-	c.windows = append(c.windows, blob(r.Window))
-	c.digests = append(c.digests, r.ArgsDigest[:])
-	c.completes = append(c.completes, r.Complete[:])
-	c.principals = append(c.principals, text(r.Principal))
-	c.sessions = append(c.sessions, text(r.Session))
-	c.traces = append(c.traces, text(r.Trace))
-	c.servers = append(c.servers, text(r.Server))
-	c.tools = append(c.tools, text(r.Tool))
-	c.tiers = append(c.tiers, string(r.Tier))
-	c.rules = append(c.rules, string(r.Rule))
-	c.scopes = append(c.scopes, text(r.Scope))
-	c.keys = append(c.keys, text(r.Key))
-	c.runs = append(c.runs, text(r.Run))
-	c.occurrences = append(c.occurrences, text(r.Occurrence))
-	c.policies = append(c.policies, text(r.Policy))
-	c.sources = append(c.sources, text(r.Source))
-	c.lookalikes = append(c.lookalikes, text(r.LookalikeOf))
-	c.owners = append(c.owners, text(r.Owner))
-	c.arguments = append(c.arguments, r.Arguments)
-	c.sure = append(c.sure, row.sure)
-}
-
 // insertEffects claims what can be claimed, and returns what it was. That a signature is known the constraint says.
 // A call that is not sure is inserted only when no look-alike is known either: most calls are new, and to ask first
 // would be a round trip for each. The questions are scalar on purpose: each is a look into an index for each row,
@@ -90,17 +40,7 @@ func (c *effectRows) add(row *effectRow, place int) {
 var (
 	insertEffects = intoEffect + `
 	FROM (SELECT $1::text AS tenant) o
-	CROSS JOIN unnest(
-	  $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::timestamptz[], $10::integer[],
-	  $11::bytea[], $12::bytea[], $13::bytea[], $14::bytea[],
-	  $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[], $21::text[], $22::text[],
-	  $23::text[], $24::text[], $25::text[], $26::text[], $27::text[], $28::text[], $29::text[],
-	  $30::bytea[], $31::boolean[])
-	  AS n(id, place, caller, run_hash, lease, timeout, at, generation,
-	       signature, window_signature, args_digest, complete,
-	       principal, session, trace, server, tool, tier, rule, scope,
-	       key, run, occurrence, policy, source, lookalike_of, owner,
-	       arguments, sure)
+	CROSS JOIN unnest($3::undolog.new_effect[]) AS n
 	WHERE n.sure OR ` + noKeyed + ` AND (n.rule = 'window' OR ` + noUnkeyed + `)` + ifFirst
 
 	// insertEffect is the same for one row, which costs the server half as much.
@@ -146,8 +86,8 @@ const (
 	RETURNING id, seq, created_at`
 )
 
-// effectValues are the columns of n and their types, from $3 on.
-var effectValues = []struct{ name, of string }{
+// effectValues are the attributes of n, undolog.new_effect, in their order, which are also parameters from $3 on.
+var effectValues = []attribute{
 	{"id", "uuid"}, {"place", "bigint"}, {"caller", "bigint"}, {"run_hash", "bigint"}, {"lease", "bigint"}, {"timeout", "bigint"},
 	{"at", "timestamptz"}, {"generation", "integer"},
 	{"signature", "bytea"}, {"window_signature", "bytea"}, {"args_digest", "bytea"}, {"complete", "bytea"},
@@ -181,34 +121,25 @@ func (row *effectRow) alone() string {
 	return insertKeyedAlone
 }
 
-// insert returns the statement for one tenant's rows; won is told of each that was inserted.
-func (c *effectRows) insert(tenant string, now pgtype.Timestamptz, won func(id uuid.UUID, seq int64, at time.Time)) statement {
-	return statement{
-		sql: insertEffects,
-		args: []any{
-			text(tenant), now, flat(c.ids), c.places, flat(c.callers), flat(c.runHashes), flat(c.leases), flat(c.timeouts), flat(c.ats),
-			c.generations, flat(c.signatures), flat(c.windows), flat(c.digests), flat(c.completes),
-			c.principals, c.sessions, c.traces, c.servers, c.tools, c.tiers, c.rules, c.scopes,
-			c.keys, c.runs, c.occurrences, c.policies, c.sources, c.lookalikes, c.owners,
-			flat(c.arguments), c.sure,
-		},
-		read: readEffects(won),
-	}
-}
-
 // insert returns the statement for this row, which is insertEffect or alone.
 func (row *effectRow) insert(sql, tenant string, now pgtype.Timestamptz, won func(id uuid.UUID, seq int64, at time.Time)) statement {
+	return statement{sql: sql, args: append([]any{text(tenant), now}, row.values(0)...), read: readEffects(won)}
+}
+
+// insertAll returns the statement for many rows of one tenant; won is told of each that was inserted.
+func insertAll(effects *rows, tenant string, now pgtype.Timestamptz, won func(id uuid.UUID, seq int64, at time.Time)) statement {
+	return statement{sql: insertEffects, args: []any{text(tenant), now, effects}, read: readEffects(won)}
+}
+
+// values are those of effectValues; place is its place among the effects of the transaction.
+func (row *effectRow) values(place int) []any {
 	r := row.record
-	return statement{
-		sql: sql,
-		args: []any{
-			text(tenant), now, pgtype.UUID{Bytes: row.id, Valid: true}, int64(0), caller(r), runHash(r.Run), micros(row.lease),
-			micros(row.timeout), timestamp(row.at), int32(r.Generation), blob(r.Signature), blob(r.Window), r.ArgsDigest[:], r.Complete[:],
-			text(r.Principal), text(r.Session), text(r.Trace), text(r.Server), text(r.Tool), string(r.Tier), string(r.Rule), text(r.Scope),
-			text(r.Key), text(r.Run), text(r.Occurrence), text(r.Policy), text(r.Source), text(r.LookalikeOf), text(r.Owner),
-			[]byte(r.Arguments), row.sure,
-		},
-		read: readEffects(won),
+	return []any{
+		pgtype.UUID{Bytes: row.id, Valid: true}, int64(place), caller(r), runHash(r.Run), micros(row.lease),
+		micros(row.timeout), timestamp(row.at), int32(r.Generation), blob(r.Signature), blob(r.Window), r.ArgsDigest[:], r.Complete[:],
+		text(r.Principal), text(r.Session), text(r.Trace), text(r.Server), text(r.Tool), string(r.Tier), string(r.Rule), text(r.Scope),
+		text(r.Key), text(r.Run), text(r.Occurrence), text(r.Policy), text(r.Source), text(r.LookalikeOf), text(r.Owner),
+		[]byte(r.Arguments), row.sure,
 	}
 }
 
@@ -226,9 +157,6 @@ func readEffects(won func(id uuid.UUID, seq int64, at time.Time)) func(pgx.Rows)
 		return nil
 	}
 }
-
-// flat is a column as pgx encodes it without reflection.
-func flat[T any](column []T) pgtype.FlatArray[T] { return column }
 
 // caller hashes who writes where, to find a caller's writes by a small number; NULL for reads, which are
 // none. Who looks by it compares the names as well.

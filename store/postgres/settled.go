@@ -61,8 +61,6 @@ func (r *reads) askAlone(ctx context.Context, q *read) error {
 	})
 }
 
-var allBinary = []int16{pgx.BinaryFormatCode}
-
 // askUnprepared asks with the text of the question, where what is prepared cannot be relied on, in one round trip
 // for all and in binary, which pgx does not do in every mode.
 func (r *reads) askUnprepared(ctx context.Context, group []*read) (err error) {
@@ -121,7 +119,7 @@ func queueSettled(b *pgx.Batch, group []*read, limit int32) {
 	for i, q := range group {
 		signatures[i] = q.signature[:]
 	}
-	queue(b, statement{sql: selectSettledOfMany, args: []any{flat(signatures), limit}, read: func(rows pgx.Rows) (err error) {
+	queue(b, statement{sql: selectSettledOfMany, args: []any{signatures, limit}, read: func(rows pgx.Rows) (err error) {
 		for err == nil && rows.Next() {
 			err = readSettled(rows.RawValues(), group)
 		}

@@ -49,6 +49,14 @@ func queueTenant(b *pgx.Batch, tenant string) *pgx.QueuedQuery {
 	return b.Queue(setTenant, text(tenant))
 }
 
+// setTenant is what queueTenant queues, or as much of it as connections are not tuned for already.
+func (d *Driver) setTenant(tenant string) statement {
+	if d.mode.isTuned() {
+		return statement{sql: `SELECT ` + setOwnTenant, args: []any{text(tenant)}}
+	}
+	return statement{sql: setTenant, args: []any{text(tenant)}}
+}
+
 const setTenant = `
 	SELECT set_config('undolog.tenant', $1, true), set_config('plan_cache_mode', 'force_generic_plan', true),
 	       set_config('enable_seqscan', set_config('enable_bitmapscan', 'off', true), true), set_config('lock_timeout', '2s', true),

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
@@ -71,9 +70,7 @@ func (w *writes) try(ctx context.Context, group []*write) error {
 	if len(group) == 1 && w.driver.mode.isTuned() {
 		return w.tryAlone(ctx, group[0])
 	}
-	var b pgx.Batch
-	w.fill(&b, group)
-	return w.driver.pool.SendBatch(ctx, &b).Close()
+	return w.driver.exchange(ctx, w.statements(group)...)
 }
 
 // tryAlone sends a write as one statement.
@@ -91,9 +88,9 @@ func (w *writes) tryAlone(ctx context.Context, r *write) error {
 	return cmp.Or(err, rows.Err())
 }
 
-// fill queues the statements of a group: for each tenant its effects, then its moves, all in an order that
-// every group keeps, so that no two of them wait for each other.
-func (w *writes) fill(b *pgx.Batch, group []*write) {
+// statements are those of a group: for each tenant its effects, then its moves, all in an order that every group
+// keeps, so that no two of them wait for each other.
+func (w *writes) statements(group []*write) (all []statement) {
 	slices.SortFunc(group, (*write).compare)
 	for len(group) > 0 {
 		tenant := group[0].tenant
@@ -101,37 +98,37 @@ func (w *writes) fill(b *pgx.Batch, group []*write) {
 		if n < 0 {
 			n = len(group)
 		}
-		w.fillTenant(b, group[:n])
+		all = append(all, w.driver.setTenant(tenant))
+		all = append(all, w.ofTenant(group[:n])...)
 		group = group[n:]
 	}
+	return all
 }
 
-func (w *writes) fillTenant(b *pgx.Batch, group []*write) {
+func (w *writes) ofTenant(group []*write) (all []statement) {
 	tenant, now := group[0].tenant, w.driver.clock.param()
-	queueTenant(b, tenant)
 	if len(group) == 1 {
-		queue(b, group[0].insert(now))
-		return
+		return []statement{group[0].insert(now)}
 	}
 	effects, moves := map[uuid.UUID]*write{}, map[moveKey]*write{}
-	var effectRows effectRows
-	var moveRows moveRows
+	effectRows, moveRows := newRows(newEffect), newRows(newMove)
 	for i, r := range group {
 		r.won = false // it may have been tried before
 		if r.effect != nil {
 			effects[r.effect.id] = r
-			effectRows.add(r.effect, i)
+			effectRows.add(r.effect.values(i))
 		} else if key := r.move.place(); moves[key] == nil { // of two for one place the second has lost
 			moves[key] = r
-			moveRows.add(r.move)
+			moveRows.add(r.move.values())
 		}
 	}
 	if len(effects) > 0 {
-		queue(b, effectRows.insert(tenant, now, func(id uuid.UUID, seq int64, at time.Time) { effects[id].win(seq, at) }))
+		all = append(all, insertAll(effectRows, tenant, now, func(id uuid.UUID, seq int64, at time.Time) { effects[id].win(seq, at) }))
 	}
 	if len(moves) > 0 {
-		queue(b, moveRows.insert(tenant, now, func(key moveKey, at time.Time) { moves[key].win(0, at) }))
+		all = append(all, moveAll(moveRows, tenant, now, func(key moveKey, at time.Time) { moves[key].win(0, at) }))
 	}
+	return all
 }
 
 // insert is the statement of a write with no other of its tenant's beside it.

@@ -1,0 +1,155 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+var allBinary = []int16{pgx.BinaryFormatCode}
+
+// exchange runs statements as one transaction, in one round trip, with all values in the server's binary format and
+// rows as they are; prepared, where that can be.
+func (d *Driver) exchange(ctx context.Context, statements ...statement) error {
+	err := d.exchangeOnce(ctx, statements)
+	if code(err) != datatypeMismatch || !d.numbers.forget() {
+		return err
+	}
+	return d.exchangeOnce(ctx, statements) // the database is another, in which our types have other numbers
+}
+
+func (d *Driver) exchangeOnce(ctx context.Context, statements []statement) (err error) {
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	var b pgconn.Batch
+	for _, st := range statements {
+		if err := d.add(ctx, conn.Conn(), &b, st); err != nil {
+			return err
+		}
+	}
+	results := conn.Conn().PgConn().ExecBatch(ctx, &b)
+	defer func() { err = cmp.Or(results.Close(), err) }()
+	for _, st := range statements {
+		if !results.NextResult() {
+			return nil // Close says why
+		}
+		reader := results.ResultReader()
+		if st.read != nil {
+			err = st.read(pgx.RowsFromResultReader(conn.Conn().TypeMap(), reader))
+		}
+		if _, closed := reader.Close(); closed != nil {
+			return closed
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Driver) add(ctx context.Context, conn *pgx.Conn, b *pgconn.Batch, st statement) error {
+	if !d.mode.isPrepared() {
+		params, types, err := d.params(ctx, conn, st.args, nil)
+		b.ExecParams(st.sql, params, types, allBinary, allBinary)
+		return err
+	}
+	prepared, err := conn.Prepare(ctx, st.sql, st.sql)
+	if err != nil {
+		return err
+	}
+	params, _, err := d.params(ctx, conn, st.args, prepared.ParamOIDs)
+	b.ExecPrepared(prepared.Name, params, allBinary, allBinary)
+	return err
+}
+
+// params are the values of a statement and their types, which are these where they are known.
+func (d *Driver) params(ctx context.Context, conn *pgx.Conn, args []any, known []uint32) (params [][]byte, types []uint32, err error) {
+	params, types = make([][]byte, len(args)), make([]uint32, len(args))
+	copy(types, known)
+	for i, arg := range args {
+		if r, ok := arg.(*rows); ok {
+			number, err := d.numbers.of(ctx, conn, r.of)
+			if err = errors.Join(err, r.err); err != nil {
+				return nil, nil, err
+			}
+			params[i] = r.param(number)
+			continue
+		}
+		if t, ok := conn.TypeMap().TypeForValue(arg); ok && known == nil {
+			types[i] = t.OID
+		}
+		params[i], err = conn.TypeMap().Encode(types[i], pgx.BinaryFormatCode, arg, []byte{}) // nil is NULL
+		if err != nil {
+			return nil, nil, fmt.Errorf("encode parameter %d: %w", i+1, err)
+		}
+	}
+	return params, types, nil
+}
+
+// askPrepared runs a statement as a transaction of its own, on a connection that keeps what is prepared: without what
+// a batch costs, and without pgx's plans for each parameter and column. Each row is read by read.
+func (d *Driver) askPrepared(ctx context.Context, sql string, args []any, read func(row [][]byte) error) error {
+	params, err := binaryOf(args)
+	if err != nil {
+		return err
+	}
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	prepared, err := conn.Conn().Prepare(ctx, sql, sql)
+	if err != nil {
+		return err
+	}
+	rows := conn.Conn().PgConn().ExecStatement(ctx, prepared, params, allBinary, allBinary)
+	for err == nil && rows.NextRow() {
+		err = read(rows.Values())
+	}
+	if _, failed := rows.Close(); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// typeNumbers are the numbers that a database has given to types of ours.
+type typeNumbers struct {
+	mu    sync.Mutex
+	known map[*rowType]uint32
+}
+
+func (n *typeNumbers) of(ctx context.Context, conn *pgx.Conn, t *rowType) (number uint32, err error) {
+	n.mu.Lock()
+	number = n.known[t]
+	n.mu.Unlock()
+	if number != 0 {
+		return number, nil
+	}
+	if err := conn.QueryRow(ctx, `SELECT $1::text::regtype::oid`, pgx.QueryExecModeExec, t.name).Scan(&number); err != nil {
+		return 0, fmt.Errorf("find type %s: %w", t.name, err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.known == nil {
+		n.known = map[*rowType]uint32{}
+	}
+	n.known[t] = number
+	return number, nil
+}
+
+// forget reports whether there was anything to forget.
+func (n *typeNumbers) forget() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	had := len(n.known) > 0
+	n.known = nil
+	return had
+}
