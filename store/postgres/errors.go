@@ -16,7 +16,6 @@ const (
 	protocolViolation    = "08P01"
 	uniqueViolation      = "23505"
 	undefinedTable       = "42P01"
-	datatypeMismatch     = "42804"
 	invalidSchema        = "3F000"
 	duplicatePrepared    = "42P05"
 	noSuchPrepared       = "26000"

@@ -3,9 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -15,15 +13,7 @@ var allBinary = []int16{pgx.BinaryFormatCode}
 
 // exchange runs statements as one transaction, in one round trip, with all values in the server's binary format and
 // rows as they are; prepared, where that can be.
-func (d *Driver) exchange(ctx context.Context, statements ...statement) error {
-	err := d.exchangeOnce(ctx, statements)
-	if code(err) != datatypeMismatch || !d.numbers.forget() {
-		return err
-	}
-	return d.exchangeOnce(ctx, statements) // the database is another, in which our types have other numbers
-}
-
-func (d *Driver) exchangeOnce(ctx context.Context, statements []statement) (err error) {
+func (d *Driver) exchange(ctx context.Context, statements ...statement) (err error) {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return err
@@ -57,7 +47,7 @@ func (d *Driver) exchangeOnce(ctx context.Context, statements []statement) (err 
 
 func (d *Driver) add(ctx context.Context, conn *pgx.Conn, b *pgconn.Batch, st statement) error {
 	if !d.mode.isPrepared() {
-		params, types, err := d.params(ctx, conn, st.args, nil)
+		params, types, err := paramsOf(conn, st.args, nil)
 		b.ExecParams(st.sql, params, types, allBinary, allBinary)
 		return err
 	}
@@ -65,22 +55,21 @@ func (d *Driver) add(ctx context.Context, conn *pgx.Conn, b *pgconn.Batch, st st
 	if err != nil {
 		return err
 	}
-	params, _, err := d.params(ctx, conn, st.args, prepared.ParamOIDs)
+	params, _, err := paramsOf(conn, st.args, prepared.ParamOIDs)
 	b.ExecPrepared(prepared.Name, params, allBinary, allBinary)
 	return err
 }
 
-// params are the values of a statement and their types, which are these where they are known.
-func (d *Driver) params(ctx context.Context, conn *pgx.Conn, args []any, known []uint32) (params [][]byte, types []uint32, err error) {
+// paramsOf are the values of a statement and their types, which are these where they are known.
+func paramsOf(conn *pgx.Conn, args []any, known []uint32) (params [][]byte, types []uint32, err error) {
 	params, types = make([][]byte, len(args)), make([]uint32, len(args))
 	copy(types, known)
 	for i, arg := range args {
 		if r, ok := arg.(*rows); ok {
-			number, err := d.numbers.of(ctx, conn, r.of)
-			if err = errors.Join(err, r.err); err != nil {
-				return nil, nil, err
+			if r.err != nil {
+				return nil, nil, r.err
 			}
-			params[i] = r.param(number)
+			params[i] = r.param()
 			continue
 		}
 		if t, ok := conn.TypeMap().TypeForValue(arg); ok && known == nil {
@@ -118,38 +107,4 @@ func (d *Driver) askPrepared(ctx context.Context, sql string, args []any, read f
 		return failed
 	}
 	return err
-}
-
-// typeNumbers are the numbers that a database has given to types of ours.
-type typeNumbers struct {
-	mu    sync.Mutex
-	known map[*rowType]uint32
-}
-
-func (n *typeNumbers) of(ctx context.Context, conn *pgx.Conn, t *rowType) (number uint32, err error) {
-	n.mu.Lock()
-	number = n.known[t]
-	n.mu.Unlock()
-	if number != 0 {
-		return number, nil
-	}
-	if err := conn.QueryRow(ctx, `SELECT $1::text::regtype::oid`, pgx.QueryExecModeExec, t.name).Scan(&number); err != nil {
-		return 0, fmt.Errorf("find type %s: %w", t.name, err)
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.known == nil {
-		n.known = map[*rowType]uint32{}
-	}
-	n.known[t] = number
-	return number, nil
-}
-
-// forget reports whether there was anything to forget.
-func (n *typeNumbers) forget() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	had := len(n.known) > 0
-	n.known = nil
-	return had
 }

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/internal/pgtest"
 	"github.com/undolog/undolog/store"
@@ -98,38 +96,6 @@ func TestGroups(t *testing.T) {
 				t.Errorf("Begin = %+v, %v", begun, err)
 			}
 		})
-	})
-	t.Run("they are written in a database that another has taken the place of", func(t *testing.T) {
-		db := pgtest.New(t)
-		d := open(t, db.URL, nil)
-		written := func(from int) {
-			share(64, 16, func(i int) { claimed(t, d, keyed(t, "default", fmt.Sprint(from+i))) })
-		}
-		written(0)
-		// What is restored elsewhere has types of other numbers.
-		admin, err := pgx.Connect(t.Context(), db.AdminURL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer admin.Close(t.Context())
-		for _, sql := range []string{
-			`ALTER TYPE undolog.new_effect RENAME TO old_effect`,
-			`DO $$ BEGIN
-			   EXECUTE (SELECT format('CREATE TYPE undolog.new_effect AS (%s)', string_agg(format('%I %s', attname, format_type(atttypid, atttypmod)), ', ' ORDER BY attnum))
-			            FROM pg_attribute WHERE attrelid = 'undolog.old_effect'::regclass);
-			 END $$`,
-			`DROP TYPE undolog.old_effect`,
-			`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND usename <> current_user`,
-		} {
-			if _, err := admin.Exec(t.Context(), sql); err != nil {
-				t.Fatalf("%s: %v", sql, err)
-			}
-		}
-		before := d.Stats()
-		written(1000)
-		if groups := d.Stats().Groups - before.Groups; groups > 32 {
-			t.Errorf("64 writes in %d groups", groups)
-		}
 	})
 	t.Run("who has left before is left out", func(t *testing.T) {
 		d := open(t, pgtest.New(t).URL, nil)

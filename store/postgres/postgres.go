@@ -33,7 +33,6 @@ type Driver struct {
 	patience time.Duration
 	clock    clock
 	mode     mode
-	numbers  typeNumbers
 
 	pool    *pgxpool.Pool
 	writes  writes

@@ -10,23 +10,17 @@ import (
 // attribute is a name and a type of a row that is sent.
 type attribute struct{ name, of string }
 
-// rowType is a type of rows in the database.
-type rowType struct {
-	name       string
-	attributes []uint32 // their types
-}
+// rowType is the types of the attributes of a row.
+type rowType []uint32
 
-var (
-	newEffect = &rowType{"undolog.new_effect", typesOf(effectValues)}
-	newMove   = &rowType{"undolog.new_move", typesOf(moveValues)}
-)
+var newEffect, newMove = typesOf(effectValues), typesOf(moveValues)
 
-func typesOf(attributes []attribute) []uint32 {
+func typesOf(attributes []attribute) rowType {
 	numbers := map[string]uint32{
 		"uuid": pgtype.UUIDOID, "bigint": pgtype.Int8OID, "integer": pgtype.Int4OID, "boolean": pgtype.BoolOID,
 		"timestamptz": pgtype.TimestamptzOID, "bytea": pgtype.ByteaOID, "text": pgtype.TextOID,
 	}
-	types := make([]uint32, len(attributes))
+	types := make(rowType, len(attributes))
 	for i, a := range attributes {
 		types[i] = numbers[a.of]
 	}
@@ -35,17 +29,17 @@ func typesOf(attributes []attribute) []uint32 {
 
 // rows are an array of rows on their way, in the server's binary format.
 type rows struct {
-	of  *rowType
+	of  rowType
 	n   int
 	buf []byte
-	err error
+	err error // of the first value that has no such form
 }
 
 // arrayHeader is of one dimension: how many there are, whether some are NULL, of which type, how many, and from which
 // number on they count.
 const arrayHeader = 20
 
-func newRows(of *rowType) *rows { return &rows{of: of, buf: make([]byte, arrayHeader)} }
+func newRows(of rowType) *rows { return &rows{of: of, buf: make([]byte, arrayHeader)} }
 
 // add puts a row in, of a value for each attribute.
 func (r *rows) add(values []any) {
@@ -54,7 +48,7 @@ func (r *rows) add(values []any) {
 	r.buf = binary.BigEndian.AppendUint32(r.buf, 0) // length, known afterwards
 	r.buf = binary.BigEndian.AppendUint32(r.buf, uint32(len(values)))
 	for i, v := range values {
-		r.buf = binary.BigEndian.AppendUint32(r.buf, r.of.attributes[i])
+		r.buf = binary.BigEndian.AppendUint32(r.buf, r.of[i])
 		r.addValue(v)
 	}
 	binary.BigEndian.PutUint32(r.buf[at:], uint32(len(r.buf)-at-4))
@@ -73,9 +67,10 @@ func (r *rows) addValue(v any) {
 	r.buf = buf
 }
 
-// param is the parameter, for a database in which the type has this number.
-func (r *rows) param(number uint32) []byte {
-	for i, v := range []uint32{1, 1, number, uint32(r.n), 1} {
+// param is the parameter. The type of its rows is the one that the statement names: from PostgreSQL 15 on the server
+// does not ask for the number of a type that is not its own (array_recv), which is another in each database.
+func (r *rows) param() []byte {
+	for i, v := range []uint32{1, 1, 0, uint32(r.n), 1} {
 		binary.BigEndian.PutUint32(r.buf[4*i:], v)
 	}
 	return r.buf
