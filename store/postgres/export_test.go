@@ -9,3 +9,6 @@ func ReadSettled(row [][]byte) (r *effect.Record, large bool, err error) {
 	err = readSettled(row, []*read{q})
 	return q.latest.Record, q.large, err
 }
+
+// Inserts are the statements that functions of the schema say too, by the functions' names.
+var Inserts = map[string]string{"insert_effects": insertEffects, "insert_moves": insertMoves}

@@ -12,12 +12,28 @@ import (
 	"github.com/undolog/undolog/internal/pgtest"
 	"github.com/undolog/undolog/store"
 	"github.com/undolog/undolog/store/drivertest"
+	"github.com/undolog/undolog/store/postgres"
 )
 
 func assertContains(t *testing.T, s, part string) {
 	t.Helper()
 	if !strings.Contains(s, part) {
 		t.Errorf("%q is not in %q", part, s)
+	}
+}
+
+func TestGroups_functionsSayWhatStatementsSay(t *testing.T) {
+	db := pgtest.New(t)
+	open(t, db.URL, nil)
+	conn := connect(t, db.URL)
+	inFunction := strings.NewReplacer("$1::text", "own_tenant", "$2::timestamptz", "fixed_now",
+		"$3::undolog.new_effect[]", "added", "$3::undolog.new_move[]", "added")
+	for name, sql := range postgres.Inserts {
+		var source string
+		if err := conn.QueryRow(t.Context(), `SELECT prosrc FROM pg_proc WHERE oid = ('undolog.' || $1)::regproc`, name).Scan(&source); err != nil {
+			t.Fatal(err)
+		}
+		assertContains(t, strings.Join(strings.Fields(source), " "), strings.Join(strings.Fields(inFunction.Replace(sql)), " ")+";")
 	}
 }
 

@@ -50,6 +50,9 @@ var (
 	  n.state::undolog.state, n.owner, n.by, n.reason, n.continuation, n.answer_kind, n.answer
 	FROM unnest($3::undolog.new_move[]) AS n` + ifNext
 
+	// callInsertMoves does the same, of any tenant, with a plan that the server has kept.
+	callInsertMoves = `SELECT effect, ordinal, at FROM undolog.insert_moves($1::text, $2::timestamptz, $3::undolog.new_move[])`
+
 	// insertOneMove is the same for one row, and insertMoveAlone a whole transaction, which says in the tenant's own
 	// column what queueTenant says before others.
 	insertOneMove   = intoTransition + oneMove(`$1::text`) + ifNext
@@ -78,8 +81,12 @@ func (row *moveRow) insert(sql, tenant string, now pgtype.Timestamptz, won func(
 }
 
 // moveAll returns the statement for many moves of one tenant; won is told of each that was inserted.
-func moveAll(moves *rows, tenant string, now pgtype.Timestamptz, won func(key moveKey, at time.Time)) statement {
-	return statement{sql: insertMoves, args: []any{text(tenant), now, moves}, read: readPlaces(won)}
+func (d *Driver) moveAll(moves *rows, tenant string, now pgtype.Timestamptz, won func(key moveKey, at time.Time)) statement {
+	sql := insertMoves
+	if !d.mode.isPrepared() {
+		sql = callInsertMoves
+	}
+	return statement{sql: sql, args: []any{text(tenant), now, moves}, read: readPlaces(won)}
 }
 
 // values are those of moveValues.

@@ -65,7 +65,7 @@ func (d *Driver) write(ctx context.Context, n *store.Notes) error {
 		place := 0
 		for _, tenant := range tenants {
 			statements = append(statements, d.setTenant(tenant))
-			statements = append(statements, byTenant[tenant].statements(tenant, &place, d.clock.param())...)
+			statements = append(statements, byTenant[tenant].statements(d, tenant, &place)...)
 		}
 		return d.exchange(ctx, statements...)
 	})
@@ -121,7 +121,8 @@ func readRow(read *effect.Record) (*effectRow, error) {
 }
 
 // statements are those of one tenant. Places are of the transaction: everything in it has one order.
-func (n *notes) statements(tenant string, place *int, now pgtype.Timestamptz) (all []statement) {
+func (n *notes) statements(d *Driver, tenant string, place *int) (all []statement) {
+	now := d.clock.param()
 	if len(n.reads) > 0 {
 		effects, moves := newRows(newEffect), newRows(newMove)
 		for _, r := range n.reads {
@@ -129,8 +130,8 @@ func (n *notes) statements(tenant string, place *int, now pgtype.Timestamptz) (a
 			moves.add((&moveRow{id: r.id, move: finished(r.record)}).values())
 			*place++
 		}
-		all = append(all, insertAll(effects, tenant, now, func(uuid.UUID, int64, time.Time) {}),
-			moveAll(moves, tenant, now, func(moveKey, time.Time) {}))
+		all = append(all, d.insertAll(effects, tenant, now, func(uuid.UUID, int64, time.Time) {}),
+			d.moveAll(moves, tenant, now, func(moveKey, time.Time) {}))
 	}
 	all = append(all, deliver(n.deliveries)...)
 	var events eventRows

@@ -43,6 +43,9 @@ var (
 	CROSS JOIN unnest($3::undolog.new_effect[]) AS n
 	WHERE n.sure OR ` + noKeyed + ` AND (n.rule = 'window' OR ` + noUnkeyed + `)` + ifFirst
 
+	// callInsertEffects does the same, of any tenant, with a plan that the server has kept.
+	callInsertEffects = `SELECT id, seq, created_at FROM undolog.insert_effects($1::text, $2::timestamptz, $3::undolog.new_effect[])`
+
 	// insertEffect is the same for one row, which costs the server half as much.
 	insertEffect = oneEffect(intoEffect + `
 	FROM (SELECT $1::text AS tenant) o
@@ -127,8 +130,12 @@ func (row *effectRow) insert(sql, tenant string, now pgtype.Timestamptz, won fun
 }
 
 // insertAll returns the statement for many rows of one tenant; won is told of each that was inserted.
-func insertAll(effects *rows, tenant string, now pgtype.Timestamptz, won func(id uuid.UUID, seq int64, at time.Time)) statement {
-	return statement{sql: insertEffects, args: []any{text(tenant), now, effects}, read: readEffects(won)}
+func (d *Driver) insertAll(effects *rows, tenant string, now pgtype.Timestamptz, won func(id uuid.UUID, seq int64, at time.Time)) statement {
+	sql := insertEffects
+	if !d.mode.isPrepared() {
+		sql = callInsertEffects
+	}
+	return statement{sql: sql, args: []any{text(tenant), now, effects}, read: readEffects(won)}
 }
 
 // values are those of effectValues; place is its place among the effects of the transaction.

@@ -67,25 +67,11 @@ func (w *writes) try(ctx context.Context, group []*write) error {
 	defer cancel()
 	w.sent.Add(1)
 	w.rows.Add(int64(len(group)))
-	if len(group) == 1 && w.driver.mode.isTuned() {
-		return w.tryAlone(ctx, group[0])
+	if len(group) == 1 && w.driver.mode.isOwn() {
+		st := group[0].alone(w.driver.clock.param())
+		return w.driver.askPrepared(ctx, st.sql, st.args, group[0].readWon)
 	}
 	return w.driver.exchange(ctx, w.statements(group)...)
-}
-
-// tryAlone sends a write as one statement.
-func (w *writes) tryAlone(ctx context.Context, r *write) error {
-	st := r.alone(w.driver.clock.param())
-	if w.driver.mode.isPrepared() {
-		return w.driver.askPrepared(ctx, st.sql, st.args, r.readWon)
-	}
-	rows, err := w.driver.pool.Query(ctx, st.sql, st.args...)
-	if err != nil {
-		return err
-	}
-	err = st.read(rows)
-	rows.Close()
-	return cmp.Or(err, rows.Err())
 }
 
 // statements are those of a group: for each tenant its effects, then its moves, all in an order that every group
@@ -98,7 +84,6 @@ func (w *writes) statements(group []*write) (all []statement) {
 		if n < 0 {
 			n = len(group)
 		}
-		all = append(all, w.driver.setTenant(tenant))
 		all = append(all, w.ofTenant(group[:n])...)
 		group = group[n:]
 	}
@@ -106,9 +91,13 @@ func (w *writes) statements(group []*write) (all []statement) {
 }
 
 func (w *writes) ofTenant(group []*write) (all []statement) {
-	tenant, now := group[0].tenant, w.driver.clock.param()
-	if len(group) == 1 {
-		return []statement{group[0].insert(now)}
+	d, tenant, now := w.driver, group[0].tenant, w.driver.clock.param()
+	isPrepared := d.mode.isPrepared()
+	if isPrepared { // else the functions do that
+		all = append(all, d.setTenant(tenant))
+	}
+	if len(group) == 1 && isPrepared {
+		return append(all, group[0].insert(now))
 	}
 	effects, moves := map[uuid.UUID]*write{}, map[moveKey]*write{}
 	effectRows, moveRows := newRows(newEffect), newRows(newMove)
@@ -123,10 +112,10 @@ func (w *writes) ofTenant(group []*write) (all []statement) {
 		}
 	}
 	if len(effects) > 0 {
-		all = append(all, insertAll(effectRows, tenant, now, func(id uuid.UUID, seq int64, at time.Time) { effects[id].win(seq, at) }))
+		all = append(all, d.insertAll(effectRows, tenant, now, func(id uuid.UUID, seq int64, at time.Time) { effects[id].win(seq, at) }))
 	}
 	if len(moves) > 0 {
-		all = append(all, moveAll(moveRows, tenant, now, func(key moveKey, at time.Time) { moves[key].win(0, at) }))
+		all = append(all, d.moveAll(moveRows, tenant, now, func(key moveKey, at time.Time) { moves[key].win(0, at) }))
 	}
 	return all
 }
