@@ -9,7 +9,8 @@ import (
 	"github.com/undolog/undolog/internal/splice"
 )
 
-// tally keeps a flood of equal events, of calls that were stopped or answered from the record, from filling the log.
+// tally keeps a flood of equal events, such as of calls that were stopped or answered from the record, from filling the
+// log.
 // Of equal ones the first is noted at once, and the others of the same minute as one event when it is over, with
 // their number in "more".
 type tally struct {
@@ -41,51 +42,51 @@ const (
 )
 
 // add notes or counts an event. by is what else makes it another one, such as who stopped the call, and why.
-func (f *tally) add(ev effect.Event, by string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed { // nothing would tell the number
-		f.note(ev)
+func (t *tally) add(ev effect.Event, by string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed { // nothing would tell the number
+		t.note(ev)
 		return
 	}
 	key := tallyKey{ev.Kind, by, ev.Tenant, ev.Principal, ev.Server, ev.Tool, ev.Effect}
-	if f.runs[key] == nil && len(f.runs) >= f.most {
+	if t.runs[key] == nil && len(t.runs) >= t.most {
 		key = tallyKey{kind: ev.Kind, tenant: ev.Tenant}
 		ev.Principal, ev.Server, ev.Tool, ev.Effect = "", "", "", ""
 	}
-	if run := f.runs[key]; run != nil {
+	if run := t.runs[key]; run != nil {
 		run.last, run.more = ev, run.more+1
 		return
 	}
-	if f.runs == nil {
-		f.runs = map[tallyKey]*run{}
+	if t.runs == nil {
+		t.runs = map[tallyKey]*run{}
 	}
-	f.runs[key] = &run{over: time.AfterFunc(tallyEvery, func() { f.end(key) })}
-	f.note(ev)
+	t.runs[key] = &run{over: time.AfterFunc(tallyEvery, func() { t.end(key) })}
+	t.note(ev)
 }
 
-func (f *tally) end(key tallyKey) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if run := f.runs[key]; run != nil {
-		delete(f.runs, key)
-		f.tell(run)
+func (t *tally) end(key tallyKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if run := t.runs[key]; run != nil {
+		delete(t.runs, key)
+		t.tell(run)
 	}
 }
 
 // close notes what was counted.
-func (f *tally) close() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.closed = true
-	for key, run := range f.runs {
+func (t *tally) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	for key, run := range t.runs {
 		run.over.Stop()
-		delete(f.runs, key)
-		f.tell(run)
+		delete(t.runs, key)
+		t.tell(run)
 	}
 }
 
-func (f *tally) tell(run *run) {
+func (t *tally) tell(run *run) {
 	if run.more == 0 {
 		return
 	}
@@ -96,7 +97,7 @@ func (f *tally) tell(run *run) {
 	if told, err := splice.Set(ev.Detail, strconv.AppendInt(nil, int64(run.more), 10), "more"); err == nil {
 		ev.Detail = told
 	}
-	f.note(ev)
+	t.note(ev)
 }
 
 // Close notes what was counted of calls that were stopped or answered from the record, and ends what is being read.
