@@ -94,9 +94,6 @@ func (p *Pruning) Add(sum *Pruned, step Pruned) {
 func (l *Log) Prune(ctx context.Context, p *Pruning) (Pruned, error) {
 	byLog := *p
 	byLog.Before = l.logTime(p.Before)
-	if byLog.Walk == nil {
-		byLog.Walk = &Walk{}
-	}
 	pruned, err := l.driver.Prune(ctx, &byLog)
 	if err != nil {
 		return pruned, fmt.Errorf("prune effects settled before %s: %w", p.Before.Format(time.RFC3339), err)
