@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -29,7 +30,7 @@ func (d *Driver) exchange(ctx context.Context, statements ...statement) (err err
 	defer func() { err = cmp.Or(results.Close(), err) }()
 	for _, st := range statements {
 		if !results.NextResult() {
-			return nil // Close says why
+			return errUnanswered // unless Close says why
 		}
 		reader := results.ResultReader()
 		if st.read != nil {
@@ -44,6 +45,9 @@ func (d *Driver) exchange(ctx context.Context, statements ...statement) (err err
 	}
 	return nil
 }
+
+// errUnanswered says that a transaction ended before all of its statements were answered.
+var errUnanswered = errors.New("the server has not answered every statement")
 
 func (d *Driver) add(ctx context.Context, conn *pgx.Conn, b *pgconn.Batch, st statement) error {
 	if !d.mode.isPrepared() {
