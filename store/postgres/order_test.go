@@ -76,8 +76,9 @@ func TestOrder_dumpRestoredIntoAYoungerCluster(t *testing.T) {
 	_, err = connect(t, younger.URL).Exec(t.Context(), `
 		SELECT set_config('undolog.tenant', 'tenant-0', false); UPDATE undolog.effect SET seq = seq + 1`)
 	if err == nil {
-		t.Error("effects can be updated afterwards")
+		t.Fatal("effects can be updated afterwards")
 	}
+	assertContains(t, err.Error(), "effects are never updated")
 }
 
 // burn begins more transactions than a new cluster has.
