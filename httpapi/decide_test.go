@@ -219,7 +219,10 @@ func TestExtend(t *testing.T) {
 func TestWithdraw_takesBackWhatWasNotUsed(t *testing.T) {
 	w := newWorld(t)
 	r := w.asked(`{"amount":10}`)
-	w.refused(w.do(alice, "POST", "/v1/approvals/"+r.ID+"/withdraw", `{"reason":"wait"}`), http.StatusForbidden)
+	early := w.refused(w.do(alice, "POST", "/v1/approvals/"+r.ID+"/withdraw", `{"reason":"wait"}`), http.StatusConflict)
+	if early.State != effect.StateAwaitingApproval {
+		t.Errorf("withdrawn too early: %+v", early)
+	}
 	w.approve(alice, r.ID)
 	w.read(w.do(alice, "POST", "/v1/approvals/"+r.ID+"/withdraw", `{"reason":"wait"}`), http.StatusOK, &shownEffect{})
 	if w.call(`{"amount":10}`).Claim != nil {

@@ -49,6 +49,8 @@ func problemOf(err error, now time.Time) *problem {
 			Status: http.StatusConflict, Outcome: "already", Message: decided.Error(), Decision: decided.Kind,
 			By: decided.By, At: decided.At, Reason: decided.Reason, Same: decided.Same, State: decided.State,
 		}
+	case errors.As(err, &forbidden) && forbidden.State != "":
+		return &problem{Status: http.StatusConflict, Outcome: "conflict", Message: forbidden.Reason, State: forbidden.State}
 	case errors.As(err, &forbidden):
 		return &problem{Status: http.StatusForbidden, Outcome: "forbidden", Message: forbidden.Reason}
 	case errors.As(err, &wrong):

@@ -35,7 +35,7 @@ type standing struct {
 	log *store.Log
 
 	mu   sync.Mutex
-	at   time.Time // of the counts; zero: there are none
+	at   time.Time // when they were asked for; zero: never
 	last []metric
 }
 
@@ -54,6 +54,7 @@ func (s *standing) metrics(ctx context.Context) []metric {
 	if !s.at.IsZero() && time.Since(s.at) < standingFor {
 		return s.last
 	}
+	s.at, s.last = time.Now(), nil // a log that does not say is not asked by everybody either
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	approvals, err := s.count(ctx, store.Filter.Awaiting)
@@ -67,7 +68,7 @@ func (s *standing) metrics(ctx context.Context) []metric {
 	if err != nil {
 		return nil
 	}
-	s.at, s.last = time.Now(), []metric{
+	s.last = []metric{
 		{name: "undolog_approvals_waiting", help: "Calls in the log that wait for approval, or whose approval is not used yet; 10000 is that or more.", kind: gauge, value: float64(approvals)},
 		{name: "undolog_effects_in_doubt", help: "Calls in the log whose outcome is lost and not settled; 10000 is that or more.", kind: gauge, value: float64(lost)},
 	}
