@@ -70,7 +70,12 @@ func (d *Driver) checkRights(ctx context.Context) error {
 			CROSS JOIN LATERAL unnest(t.rights) AS r(name)
 			WHERE NOT CASE WHEN r.name = 'DELETE' THEN has_table_privilege('undolog.' || t.name, r.name)
 			          ELSE has_any_column_privilege('undolog.' || t.name, r.name) END
-			ORDER BY t.name, r.name`)
+			UNION ALL
+			SELECT 'EXECUTE ON FUNCTION undolog.' || p.proname
+			FROM pg_proc p
+			WHERE p.pronamespace = 'undolog'::regnamespace AND p.proname IN ('insert_effects', 'insert_moves', 'note_open')
+			  AND NOT has_function_privilege(p.oid, 'EXECUTE')
+			ORDER BY 1`)
 		if err != nil {
 			return err
 		}

@@ -40,6 +40,18 @@ func TestOpen(t *testing.T) {
 		assertContains(t, err.Error(), "INSERT ON undolog.approval, INSERT ON undolog.spend")
 		assertContains(t, err.Error(), "docs/postgres.md")
 	})
+	t.Run("a role is told which functions it may not call", func(t *testing.T) {
+		db := pgtest.New(t)
+		open(t, db.URL, nil)
+		execute(t, connect(t, db.URL), `REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA undolog FROM PUBLIC, `+db.Name)
+		_, err := postgres.Open(t.Context(), db.URL, nil)
+		if err == nil {
+			t.Fatal("Open took it")
+		}
+		for _, function := range []string{"insert_effects", "insert_moves", "note_open"} {
+			assertContains(t, err.Error(), "EXECUTE ON FUNCTION undolog."+function)
+		}
+	})
 	t.Run("a role without rights is told so once", func(t *testing.T) {
 		db := pgtest.New(t)
 		open(t, db.URL, nil)
