@@ -31,9 +31,11 @@ type mode struct {
 }
 
 // tuning is how statements are planned, once, and with indexes, row by row, and how long they wait for others; see
-// queueTenant.
+// queueTenant. What they call is the server's own: a function of somebody else's that fits a type better would be
+// taken before it.
 var tuning = map[string]string{
 	"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off", "lock_timeout": "2s",
+	"search_path": "pg_catalog",
 }
 
 // isTuned reports whether connections are planned for as tuning says without being told again.

@@ -23,7 +23,7 @@ CREATE TYPE undolog.new_move AS (
 
 -- +goose StatementBegin
 CREATE FUNCTION undolog.insert_effects(own_tenant text, fixed_now timestamptz, added undolog.new_effect[])
-RETURNS TABLE (id uuid, seq bigint, created_at timestamptz) LANGUAGE plpgsql
+RETURNS TABLE (id uuid, seq bigint, created_at timestamptz) LANGUAGE plpgsql SET search_path = pg_catalog
 SET plan_cache_mode = 'force_generic_plan' SET enable_seqscan = 'off' SET enable_bitmapscan = 'off' SET lock_timeout = '2s' AS $$
 #variable_conflict use_column
 BEGIN
@@ -55,7 +55,7 @@ $$;
 
 -- +goose StatementBegin
 CREATE FUNCTION undolog.insert_moves(own_tenant text, fixed_now timestamptz, added undolog.new_move[])
-RETURNS TABLE (effect uuid, ordinal integer, at timestamptz) LANGUAGE plpgsql
+RETURNS TABLE (effect uuid, ordinal integer, at timestamptz) LANGUAGE plpgsql SET search_path = pg_catalog
 SET plan_cache_mode = 'force_generic_plan' SET enable_seqscan = 'off' SET enable_bitmapscan = 'off' SET lock_timeout = '2s' AS $$
 #variable_conflict use_column
 BEGIN
