@@ -27,10 +27,13 @@ func (f *waitingFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.json, "json", false, "one JSON object a line")
 }
 
+// mostListed is more than anybody reads.
+const mostListed = 1_000_000
+
 func (f *waitingFlags) check(cmd *cobra.Command) error {
 	switch {
-	case f.limit < 1:
-		return usagef("--limit %d: want at least 1", f.limit)
+	case f.limit < 1 || f.limit > mostListed:
+		return usagef("--limit %d: want 1 to %d", f.limit, mostListed)
 	case f.everyTenant && cmd.Flags().Changed("tenant"):
 		return usagef("--all-tenants and --tenant cannot both be meant")
 	}
