@@ -74,7 +74,8 @@ func TestPending_ofEveryTenantAndOfManyCalls(t *testing.T) {
 	for _, command := range []string{"pending", "approvals"} {
 		doSteps(t, db,
 			step{[]string{command, "--all-tenants", "--tenant", "acme"}, exitUsage, "cannot both be meant"},
-			step{[]string{command, "--limit", "0"}, exitUsage, "want at least 1"},
+			step{[]string{command, "--limit", "0"}, exitUsage, "want 1 to"},
+			step{[]string{command, "--limit", "9223372036854775807"}, exitUsage, "want 1 to"},
 			step{[]string{command, "--limit", "2"}, exitOK, "showing the newest 2 of more; narrow with --server, --tool or --tenant, or say --limit N"},
 			step{[]string{command, "--all-tenants", "--tool", "wire"}, exitOK, "nothing of any tenant by such a tool"},
 			step{[]string{command, "--all-tenants"}, exitOK, "TENANT"},
