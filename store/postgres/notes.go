@@ -14,8 +14,8 @@ import (
 	"github.com/undolog/undolog/store"
 )
 
-// Write implements store.Driver, in one transaction where a server takes that much. Everything in it has an id of its
-// own or comes to the same when it is written twice, so that a commit that was not answered is simply tried again.
+// Write implements store.Driver, in one transaction where a server takes that much. Everything in a transaction has an id
+// of its own or comes to the same when it is written twice, so that a commit that was not answered is simply tried again.
 func (d *Driver) Write(ctx context.Context, n *store.Notes) error {
 	for _, part := range divide(n) {
 		if err := d.write(ctx, part); err != nil {
