@@ -54,7 +54,7 @@ func (s *standing) metrics(ctx context.Context) []metric {
 	if !s.at.IsZero() && time.Since(s.at) < standingFor {
 		return s.last
 	}
-	s.at, s.last = time.Now(), nil // a log that does not say is not asked by everybody either
+	s.at, s.last = time.Now(), nil                                              // a log that does not say is not asked by everybody either
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout) // others are told the same
 	defer cancel()
 	approvals, err := s.count(ctx, store.Filter.Awaiting)
