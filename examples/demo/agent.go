@@ -148,13 +148,24 @@ func (a *agent) kill() error {
 }
 
 func (a *agent) wait() error {
-	ended := make(chan error, 1)
-	go func() { ended <- a.cmd.Wait() }()
+	if err := a.ended(); err != nil {
+		return err
+	}
+	if !a.cmd.ProcessState.Success() {
+		return fmt.Errorf("server ended: %s", a.cmd.ProcessState)
+	}
+	return nil
+}
+
+// ended waits for the server, however it ends: one that has been cut off may fail on writing its answer.
+func (a *agent) ended() error {
+	done := make(chan struct{})
+	go func() {
+		_ = a.cmd.Wait() // what it says is in ProcessState
+		close(done)
+	}()
 	select {
-	case err := <-ended:
-		if err != nil {
-			return fmt.Errorf("server ended: %w", err)
-		}
+	case <-done:
 		return nil
 	case <-time.After(patience):
 		return fmt.Errorf("server did not end in %s", patience)

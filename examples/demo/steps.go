@@ -56,7 +56,7 @@ func answerLost(w *world) error {
 		return err
 	}
 	w.note("Bob is charged. Before the answer comes, the connection breaks.")
-	if err := errors.Join(touch(goOn), first.wait()); err != nil {
+	if err := errors.Join(touch(goOn), first.ended()); err != nil {
 		return err
 	}
 	w.note("The gateway has waited for the answer, recorded it and ended. On a new connection, under a new id:")
