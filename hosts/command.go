@@ -2,9 +2,11 @@ package hosts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -62,7 +64,8 @@ func (e ender) Close() error {
 	return e.process.Stdout.Close()
 }
 
-// commandConn tells how a command has ended, where the SDK says no more than EOF.
+// commandConn tells how a command has ended, where the SDK says no more than EOF, or that a pipe is broken: which of
+// them it meets first is chance.
 type commandConn struct {
 	mcp.Connection
 	name    string
@@ -74,8 +77,21 @@ func (c *commandConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	if err != io.EOF || ctx.Err() != nil {
 		return m, err
 	}
-	if state := c.process.Exited(); state != nil {
-		return nil, fmt.Errorf("%s has ended: %s", c.name, state)
+	return nil, c.ended(err)
+}
+
+func (c *commandConn) Write(ctx context.Context, m jsonrpc.Message) error {
+	err := c.Connection.Write(ctx, m)
+	if !errors.Is(err, syscall.EPIPE) || ctx.Err() != nil {
+		return err
 	}
-	return nil, err
+	return c.ended(err)
+}
+
+// ended says how the command has ended, or returns err when it has not.
+func (c *commandConn) ended(err error) error {
+	if state := c.process.Exited(); state != nil {
+		return fmt.Errorf("%s has ended: %s", c.name, state)
+	}
+	return err
 }

@@ -146,10 +146,22 @@ func TestCommand_AnswersAboveSixteenMebibytes(t *testing.T) {
 }
 
 func TestCommand_ThatEndsSaysHow(t *testing.T) {
-	h := play(t, "ends")
-	_, err := h.List(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "exit status 7") {
-		t.Errorf("error %v, want its exit status", err)
+	answer := `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"unknown"}}`
+	for name, command := range map[string][]string{
+		"before it has said anything": {os.Args[0]},
+		// What is written to it next finds its input closed, before its output is.
+		"when it has stopped to listen": {"/bin/sh", "-c", "read -r question; exec 0<&-; echo '" + answer + "'; sleep 0.1; exit 7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, err := hosts.Command("far", command, &hosts.Options{Env: []string{asHost + "=ends"}, Grace: patience})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(h.Close)
+			if _, err := h.List(t.Context()); err == nil || !strings.Contains(err.Error(), "exit status 7") {
+				t.Errorf("error %v, want its exit status", err)
+			}
+		})
 	}
 }
 
