@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/undolog/undolog/effect"
@@ -155,23 +156,25 @@ func TestCatalog_LogThatIsAwayIsWaitedForOnce(t *testing.T) {
 		"a policy":  {policy("version: 1\ntools:\n  - {tool: look, tier: read}\n  - {tool: pay, tier: irreversible, approve: never}\n")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, changes...)
-			w.alice().list(lookAndPay)
-			w.clock.advance(time.Minute)
-			away := w.silence()
-			defer w.ei.Close()
-			w.alice().with(exchange("1")).mustClaim(pay)
-			w.alice().with(exchange("2")).mustClaim(`{"name":"pay","arguments":{"to":"eve"}}`)
-			w.clock.advance(time.Second)
-			if _, err := w.alice().with(exchange("3")).call(`{"name":"look"}`); err != nil {
-				t.Errorf("a read: %v", err)
-			}
-			if len(w.waited) != 2 || w.waited[0] < time.Second || w.waited[1] > 500*time.Millisecond {
-				t.Errorf("claims have waited %v, want the first for a second and the second not at all", w.waited)
-			}
-			if asked := away.asked.Load(); asked != 1 {
-				t.Errorf("the log was asked %d times, want once", asked)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, changes...)
+				w.alice().list(lookAndPay)
+				w.clock.advance(time.Minute)
+				away := w.silence()
+				defer w.ei.Close()
+				w.alice().with(exchange("1")).mustClaim(pay)
+				w.alice().with(exchange("2")).mustClaim(`{"name":"pay","arguments":{"to":"eve"}}`)
+				w.clock.advance(time.Second)
+				if _, err := w.alice().with(exchange("3")).call(`{"name":"look"}`); err != nil {
+					t.Errorf("a read: %v", err)
+				}
+				if len(w.waited) != 2 || w.waited[0] < time.Second || w.waited[1] > 500*time.Millisecond {
+					t.Errorf("claims have waited %v, want the first for a second and the second not at all", w.waited)
+				}
+				if asked := away.asked.Load(); asked != 1 {
+					t.Errorf("the log was asked %d times, want once", asked)
+				}
+			})
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/undolog/undolog/effect"
@@ -89,26 +90,30 @@ func TestJoin(t *testing.T) {
 		}
 	})
 	t.Run("does not ask without rest when clocks differ", func(t *testing.T) {
-		w := newWorld(t, foreign, func(w *world) { w.ahead, w.opts.JoinWait = 6*time.Minute, 200*time.Millisecond })
-		w.remote().mustClaim(pay)
-		asked := 0
-		w.begun = func() { asked++ }
-		if block := w.remote().mustBlock(pay); outcomeOf(t, block.Data) != "in_progress" {
-			t.Errorf("told %s", block.Message)
-		}
-		if asked < 2 || asked > 25 {
-			t.Errorf("asked %d times in 200 ms, want about one in 10", asked)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, foreign, func(w *world) { w.ahead, w.opts.JoinWait = 6*time.Minute, 200*time.Millisecond })
+			w.remote().mustClaim(pay)
+			asked := 0
+			w.begun = func() { asked++ }
+			if block := w.remote().mustBlock(pay); outcomeOf(t, block.Data) != "in_progress" {
+				t.Errorf("told %s", block.Message)
+			}
+			if asked < 2 || asked > 25 {
+				t.Errorf("asked %d times in 200 ms, want about one in 10", asked)
+			}
+		})
 	})
 	t.Run("is told in time when its own time is short", func(t *testing.T) {
-		w := newWorld(t)
-		w.alice().with(exchange("1")).mustClaim(pay)
-		p := w.alice().with(exchange("2")).params(effectinterceptor.EffectName, interceptors.PhaseRequest, pay)
-		p.TimeoutMs = 500
-		_, err := w.host.Invoke(t.Context(), p)
-		var block *interceptors.BlockError
-		if !errors.As(err, &block) || outcomeOf(t, block.Data) != "in_progress" {
-			t.Errorf("got %v, want the reason", err)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.alice().with(exchange("1")).mustClaim(pay)
+			p := w.alice().with(exchange("2")).params(effectinterceptor.EffectName, interceptors.PhaseRequest, pay)
+			p.TimeoutMs = 500
+			_, err := w.host.Invoke(t.Context(), p)
+			var block *interceptors.BlockError
+			if !errors.As(err, &block) || outcomeOf(t, block.Data) != "in_progress" {
+				t.Errorf("got %v, want the reason", err)
+			}
+		})
 	})
 }
