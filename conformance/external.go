@@ -52,7 +52,7 @@ func StartExternal(ctx context.Context, argv []string, errs io.Writer) (*Externa
 	}
 	e := &External{in: in, out: bufio.NewReaderSize(out, 64<<10), apply: "apply"}
 	e.stop = func() error {
-		timer := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() }) // it may be gone
+		timer := time.AfterFunc(15*time.Second, func() { _ = cmd.Process.Kill() }) // it may be gone
 		defer timer.Stop()
 		return cmd.Wait()
 	}

@@ -75,19 +75,32 @@ func (a *agents) close() error {
 	return errors.Join(errs...)
 }
 
-// freeAddress is one at which nobody listens. Its port is below those that systems give out by themselves:
-// one of those would soon be somebody else's.
-func freeAddress() (string, error) {
+// address is one at which an engine is told to listen. The UDP port of the same number is held meanwhile, which
+// nobody speaks to: whoever else looks for an address sees by it that this one is taken.
+type address struct {
+	net.PacketConn
+}
+
+// freeAddress is an address at which nobody listens, until it is closed. Its port is below those that systems give
+// out by themselves: one of those would soon be somebody else's.
+func freeAddress() (*address, error) {
 	var last error
 	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000)))
-		if err == nil {
-			return l.Addr().String(), l.Close()
+		taken, err := net.ListenPacket("udp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000)))
+		if err != nil {
+			last = err
+			continue
 		}
-		last = err
+		l, err := net.Listen("tcp", taken.LocalAddr().String())
+		if err == nil {
+			return &address{taken}, l.Close()
+		}
+		last = errors.Join(err, taken.Close())
 	}
-	return "", fmt.Errorf("find a free address: %w", last)
+	return nil, fmt.Errorf("find a free address: %w", last)
 }
+
+func (a *address) String() string { return a.LocalAddr().String() }
 
 // server is an engine that serves agents over HTTP.
 type server struct {

@@ -199,6 +199,7 @@ type session struct {
 	urls    map[string]string         // of the hosts
 	hosts   map[string]*behavior.Host // by name
 	servers []*httptest.Server        // hosts and upstream
+	taken   []*address                // of the engine, and of hosts that are down
 	target  *upstream
 	agents  agents
 	program *server              // over HTTP; else it is the agent's peer
@@ -231,7 +232,7 @@ func (s *session) counts(in *interceptors.Invocation) bool {
 var serverEvents = []string{"sampling/createMessage", "elicitation/create", "roots/list"}
 
 func (s *session) start(ctx context.Context, e *Engine, f *conformance.Fixture, upstream string) error {
-	listen, err := freeAddress()
+	listen, err := s.takeAddress()
 	if err != nil {
 		return err
 	}
@@ -239,7 +240,7 @@ func (s *session) start(ctx context.Context, e *Engine, f *conformance.Fixture, 
 		return err
 	}
 	config := filepath.Join(s.dir, "engine.yaml")
-	replace := strings.NewReplacer("{hosts}", s.urls[f.HostNames()[0]], "{upstream}", upstream, "{dir}", s.dir, "{config}", config, "{listen}", listen)
+	replace := strings.NewReplacer("{hosts}", s.urls[f.HostNames()[0]], "{upstream}", upstream, "{dir}", s.dir, "{config}", config, "{listen}", listen.String())
 	if err := s.configure(e, config, replace); err != nil {
 		return err
 	}
@@ -261,6 +262,15 @@ func (s *session) start(ctx context.Context, e *Engine, f *conformance.Fixture, 
 	s.agents.url, s.agents.tokens, s.agents.web = replace.Replace(e.URL), e.Tokens, map[string]*wire.HTTP{}
 	s.program, err = startServer(ctx, argv, e.Env, errs, s.agents.url)
 	return err
+}
+
+// takeAddress finds an address that is this session's until its end.
+func (s *session) takeAddress() (*address, error) {
+	a, err := freeAddress()
+	if err == nil {
+		s.taken = append(s.taken, a)
+	}
+	return a, err
 }
 
 // configure writes the engine's configuration.
@@ -448,6 +458,9 @@ func (s *session) Close() error {
 	for _, server := range s.servers {
 		server.CloseClientConnections()
 		server.Close()
+	}
+	for _, a := range s.taken {
+		err = errors.Join(err, a.Close())
 	}
 	return err
 }

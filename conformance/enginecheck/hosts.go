@@ -23,12 +23,17 @@ func (s *session) startHosts(f *conformance.Fixture) error {
 		if err != nil {
 			return err
 		}
-		server := httptest.NewServer(handler)
-		s.urls[name], s.hosts[name] = server.URL, host
+		s.hosts[name] = host
 		if slices.Contains(f.Host.Down, name) {
-			server.Close()
+			a, err := s.takeAddress()
+			if err != nil {
+				return err
+			}
+			s.urls[name] = "http://" + a.String()
 			continue
 		}
+		server := httptest.NewServer(handler)
+		s.urls[name] = server.URL
 		s.servers = append(s.servers, server)
 	}
 	return nil

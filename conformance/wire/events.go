@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
+	"time"
 )
 
 // longestStream bounds what is read of one stream, or of a body that is none.
@@ -61,32 +63,47 @@ func (h *HTTP) reply(ctx context.Context, id, result json.RawMessage) {
 	_, _, _ = h.do(ctx, http.MethodPost, h.headers(""), body) // a lost peer is found by the next call
 }
 
+// streamPatience is how long a peer may take to open its stream before what would come on it is not waited for.
+const streamPatience = 2 * time.Second
+
 // listen opens the stream on which a peer with sessions says what belongs to no answer. A peer need not have
-// one.
+// one, and may keep its header until it has something to say.
 func (h *HTTP) listen() {
 	ctx, hang := context.WithCancel(context.Background())
 	h.hang = hang
-	h.listening.Go(func() {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.URL, nil)
-		if err != nil {
-			return
+	opened := make(chan struct{})
+	h.listening.Go(func() { h.hear(ctx, sync.OnceFunc(func() { close(opened) })) })
+	timer := time.NewTimer(streamPatience)
+	defer timer.Stop()
+	select {
+	case <-opened:
+	case <-timer.C:
+	}
+}
+
+// hear reads the stream to its end. It tells when that is open, or is not to be.
+func (h *HTTP) hear(ctx context.Context, opened func()) {
+	defer opened()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.URL, nil)
+	if err != nil {
+		return
+	}
+	for name, values := range h.Header {
+		req.Header[name] = values
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	for name, value := range h.headers("") {
+		if value != "" {
+			req.Header.Set(name, value)
 		}
-		for name, values := range h.Header {
-			req.Header[name] = values
-		}
-		req.Header.Set("Accept", "text/event-stream")
-		for name, value := range h.headers("") {
-			if value != "" {
-				req.Header.Set(name, value)
-			}
-		}
-		res, err := h.client.Do(req)
-		if err != nil {
-			return
-		}
-		defer res.Body.Close()
-		if strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
-			_, _ = h.events(ctx, res.Body) // it ends when one of the two hangs up
-		}
-	})
+	}
+	res, err := h.client.Do(req)
+	if err != nil {
+		return
+	}
+	defer res.Body.Close()
+	opened()
+	if strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+		_, _ = h.events(ctx, res.Body) // it ends when one of the two hangs up
+	}
 }

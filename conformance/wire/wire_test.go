@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/undolog/undolog/conformance"
@@ -48,14 +50,16 @@ func TestLines_Call(t *testing.T) {
 		"another id":         {`{"jsonrpc":"2.0","id":2,"result":{}}`, "no answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := peer(t, func(string) string { return c.answer })
-			defer l.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-			defer cancel()
-			_, err := l.Send(ctx, "m", nil)
-			if (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
-				t.Errorf("Send: %v, want %q", err, c.fault)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				l := peer(t, func(string) string { return c.answer })
+				defer l.Close()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second) // of the bubble's clock
+				defer cancel()
+				_, err := l.Send(ctx, "m", nil)
+				if (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
+					t.Errorf("Send: %v, want %q", err, c.fault)
+				}
+			})
 		})
 	}
 }
@@ -107,5 +111,31 @@ func TestHTTP_Request(t *testing.T) {
 	}
 	if !strings.Contains(string(body), `"_meta":{"only":1}`) {
 		t.Errorf("body %s", body)
+	}
+}
+
+// What a peer says right after the handshake is not missed.
+func TestHTTP_ListensWhenItHasStarted(t *testing.T) {
+	var listens atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			listens.Store(true)
+			w.Header().Set("Content-Type", "text/event-stream")
+			_ = http.NewResponseController(w).Flush() // the test's end may close it
+			<-r.Context().Done()
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+	}))
+	defer server.Close()
+	h := wire.NewHTTP(server.URL, nil)
+	h.OnMessage = func(*wire.Message) json.RawMessage { return nil }
+	defer h.Close()
+	if _, err := h.Start(t.Context(), wire.Legacy); err != nil {
+		t.Fatalf("Start: %v", err)
+	}
+	if !listens.Load() {
+		t.Error("nobody listens after Start")
 	}
 }
