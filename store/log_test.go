@@ -58,27 +58,27 @@ func begin(t *testing.T, l *store.Log, arguments string) *store.Begun {
 
 func TestLog_Heart(t *testing.T) {
 	t.Run("beats while a claim is held, and not afterwards", func(t *testing.T) {
-		l, d := open(t, filepath.Join(t.TempDir(), "log.db"), 0, &store.Options{TTL: 300 * time.Millisecond})
+		l, d := open(t, filepath.Join(t.TempDir(), "log.db"), 0, &store.Options{TTL: 900 * time.Millisecond})
 		claim := begin(t, l, `{}`).Claim
 		first := ownerUntil(t, d, claim.Effect)
-		within(t, 10*time.Second, "two beats", func() bool {
-			return ownerUntil(t, d, claim.Effect).Sub(first) > 150*time.Millisecond
+		within(t, 30*time.Second, "two beats", func() bool {
+			return ownerUntil(t, d, claim.Effect).Sub(first) > 450*time.Millisecond
 		})
 		if _, err := l.Settle(t.Context(), *claim, contract, answered); err != nil {
 			t.Fatal(err)
 		}
-		within(t, 10*time.Second, "the heart to stop", func() bool { return time.Now().After(ownerUntil(t, d, claim.Effect)) })
+		within(t, 30*time.Second, "the heart to stop", func() bool { return time.Now().After(ownerUntil(t, d, claim.Effect)) })
 	})
 	t.Run("beats again for a claim made after it stopped", func(t *testing.T) {
-		l, d := open(t, filepath.Join(t.TempDir(), "log.db"), 0, &store.Options{TTL: 60 * time.Millisecond})
+		l, d := open(t, filepath.Join(t.TempDir(), "log.db"), 0, &store.Options{TTL: 300 * time.Millisecond})
 		claim := begin(t, l, `{}`).Claim
 		if _, err := l.Settle(t.Context(), *claim, contract, answered); err != nil {
 			t.Fatal(err)
 		}
-		within(t, 10*time.Second, "the heart to stop", func() bool { return time.Now().After(ownerUntil(t, d, claim.Effect)) })
+		within(t, 30*time.Second, "the heart to stop", func() bool { return time.Now().After(ownerUntil(t, d, claim.Effect)) })
 		claim = begin(t, l, `{"n":2}`).Claim
 		first := ownerUntil(t, d, claim.Effect)
-		within(t, 10*time.Second, "a beat", func() bool { return ownerUntil(t, d, claim.Effect).After(first) })
+		within(t, 30*time.Second, "a beat", func() bool { return ownerUntil(t, d, claim.Effect).After(first) })
 	})
 }
 
@@ -100,7 +100,7 @@ func TestLog_SettleWhileBusy(t *testing.T) {
 		t.Errorf("Settle = %v, want ErrBusy", err)
 	}
 	execute(t, db, `ROLLBACK`)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	r, err := l.Wait(ctx, effect.DefaultTenant, claim.Effect)
 	if err != nil || r.State != effect.StateCommitted || string(r.Answer.Body) != `{"ok":1}` {
