@@ -11,7 +11,7 @@ import (
 )
 
 // patience bounds every wait of the demo.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // agent speaks MCP to a server that it has started, as an agent does with the command in its MCP
 // configuration. Here that command is "undolog gateway -- payments …".

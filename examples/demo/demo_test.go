@@ -45,7 +45,7 @@ func demo(t *testing.T, undolog string) (string, error) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command(mcptest.Build(t, "./examples/demo"), "-bin", bin)
+	cmd := exec.Command(mcptest.Build(t, "./examples/demo"), "-bin", bin, "-heartbeat", "6s") // other tests run on the machine
 	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 	out, err := cmd.CombinedOutput()
 	return string(out), err

@@ -6,17 +6,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 func main() {
 	bin := flag.String("bin", "bin", "`DIR` with the programs undolog and payments")
+	heartbeat := flag.Duration("heartbeat", 2*time.Second, "how long after its last sign of life a gateway's calls count as lost: longer, for a machine that may stop for a while")
 	agent := flag.String("agent", "", "play an agent: start the server that the arguments name, charge with these `ARGUMENTS`, wait")
 	flag.Parse()
 	var err error
 	if *agent != "" {
 		err = playAgent(*agent, flag.Args())
 	} else {
-		err = demonstrate(*bin)
+		err = demonstrate(*bin, *heartbeat)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
@@ -25,12 +27,12 @@ func main() {
 }
 
 // demonstrate runs the steps in a directory of their own. It is kept when a step fails.
-func demonstrate(bin string) (err error) {
+func demonstrate(bin string, heartbeat time.Duration) (err error) {
 	dir, err := os.MkdirTemp("", "undolog-demo-")
 	if err != nil {
 		return fmt.Errorf("make directory: %w", err)
 	}
-	w, err := newWorld(dir, bin)
+	w, err := newWorld(dir, bin, heartbeat)
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}

@@ -17,16 +17,17 @@ import (
 // agents and gateways as die.
 type world struct {
 	screen
-	dir      string
-	undolog  string
-	payments string
-	db       string   // the effect log
-	ledger   string   // one line for each charge that was made
-	control  string   // what the payments server does wrong
-	messages *os.File // what the gateways say on standard error
+	dir       string
+	heartbeat time.Duration
+	undolog   string
+	payments  string
+	db        string   // the effect log
+	ledger    string   // one line for each charge that was made
+	control   string   // what the payments server does wrong
+	messages  *os.File // what the gateways say on standard error
 }
 
-func newWorld(dir, bin string) (*world, error) {
+func newWorld(dir, bin string, heartbeat time.Duration) (*world, error) {
 	undolog, err := absolute(bin, "undolog")
 	if err != nil {
 		return nil, err
@@ -40,16 +41,17 @@ func newWorld(dir, bin string) (*world, error) {
 		return nil, fmt.Errorf("make file for messages: %w", err)
 	}
 	return &world{
-		screen: newScreen(os.Stdout), dir: dir, undolog: undolog, payments: payments,
+		screen: newScreen(os.Stdout), dir: dir, heartbeat: heartbeat, undolog: undolog, payments: payments,
 		db: filepath.Join(dir, "undolog.db"), ledger: filepath.Join(dir, "ledger.jsonl"),
 		control: filepath.Join(dir, "faults.json"), messages: messages,
 	}, nil
 }
 
-// gateway is the command line that stands in an agent's MCP configuration. The short heartbeat lets a
-// killed gateway's calls count as lost after two seconds and not ten.
+// gateway is the command line that stands in an agent's MCP configuration. A short heartbeat lets a
+// killed gateway's calls count as lost after two seconds and not ten; a gateway that the machine stops for longer than
+// that counts as dead, too.
 func (w *world) gateway() []string {
-	return []string{w.undolog, "--db", w.db, "gateway", "--heartbeat", "2s",
+	return []string{w.undolog, "--db", w.db, "gateway", "--heartbeat", w.heartbeat.String(),
 		"--", w.payments, "--ledger", w.ledger, "--faults", w.control}
 }
 
