@@ -25,6 +25,7 @@ type people struct {
 	verdict string // approved, denied; empty: nobody has said anything
 	decided chan struct{}
 	waits   chan struct{} // a call is held
+	ends    chan struct{} // and is no longer, undecided
 	tries   []string      // the params of each, and its handle
 	told    []chain.Decision
 	refuse  error // what Decide says
@@ -33,7 +34,7 @@ type people struct {
 func newPeople() *people {
 	return &people{
 		pause:   chain.Pause{ID: "r-7", URL: "https://approve.test/r-7", Text: "Pay 9 EUR?", WaitMs: 60_000, Handle: "h.7"},
-		decided: make(chan struct{}), waits: make(chan struct{}, 64),
+		decided: make(chan struct{}), waits: make(chan struct{}, 64), ends: make(chan struct{}, 64),
 	}
 }
 
@@ -67,6 +68,7 @@ func (p *people) await(ctx context.Context, _ *chain.Exchange, _ *chain.Pause) e
 	case <-p.decided:
 		return nil
 	case <-ctx.Done():
+		p.ends <- struct{}{}
 		return ctx.Err()
 	}
 }
@@ -93,6 +95,9 @@ func (p *people) allTries() []string {
 
 // held waits until a call is held.
 func (p *people) held(t *testing.T) { t.Helper(); await(t, p.waits, "a call to be held") }
+
+// over waits until a call is held no more without a decision.
+func (p *people) over(t *testing.T) { t.Helper(); await(t, p.ends, "a call to be held no more") }
 
 func (p *people) chain(t *testing.T) *chain.Chain {
 	t.Helper()
@@ -211,6 +216,7 @@ func TestHold_Ends(t *testing.T) {
 		p.held(t)
 		r.agent.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		r.wantNothingSent(up)
+		p.over(t)
 		p.decide("approved")
 		up.say(`{"jsonrpc":"2.0","id":"after","result":{}}`)
 		r.agent.expect(`{"jsonrpc":"2.0","id":"after","result":{}}`)
@@ -518,7 +524,6 @@ func TestHold_EndsWithTheResponseItBelongsTo(t *testing.T) {
 		}
 	})})
 	client := f.agent(t, "2025-11-25")
-	client.Header = map[string][]string{"X-Watched": {"yes"}}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
@@ -530,7 +535,7 @@ func TestHold_EndsWithTheResponseItBelongsTo(t *testing.T) {
 	if err := <-done; err == nil {
 		t.Error("the agent has an answer")
 	}
-	f.waitGone(t)
+	p.over(t)
 	p.decide("approved")
 	f.close()
 	if n := len(p.allTries()); n != 1 {

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 
@@ -101,7 +100,7 @@ func TestHTTPHandler_ServeEndsItsSessions(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- f.handler.Serve(ctx, ln, time.Second) }()
+	go func() { served <- f.handler.Serve(ctx, ln, patience) }()
 	f.url = "http://" + ln.Addr().String()
 	client := f.agent(t, "2025-11-25")
 	stream, err := client.Listen(t.Context())

@@ -53,9 +53,9 @@ func (c *receiptConn) Close() error {
 }
 
 // resetFollows reports whether the end of the stream is the first half of a reset: an agent that shuts a
-// connection down before it closes it sends both.
+// connection down before it closes it sends both, on a busy machine not at once.
 func (c *receiptConn) resetFollows() bool {
-	for pause := 100 * time.Microsecond; c.receipts.isOpen() && pause < 10*time.Millisecond; pause *= 2 {
+	for pause := 100 * time.Microsecond; c.receipts.isOpen() && pause < 200*time.Millisecond; pause *= 2 {
 		if wasReset(c.Conn) {
 			return true
 		}

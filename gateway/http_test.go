@@ -26,7 +26,7 @@ func TestFront_GoSDKAgents(t *testing.T) {
 		for kind, upstream := range upstreams {
 			t.Run(version+" over "+kind, func(t *testing.T) {
 				leak := goleak.IgnoreCurrent()
-				t.Cleanup(func() { goleak.VerifyNone(t, leak) }) // the last to run
+				t.Cleanup(func() { noLeaks(t, leak) }) // the last to run
 				server := mcp.NewServer(&mcp.Implementation{Name: "sdk", Version: "1"}, nil)
 				addSDKTools(server)
 				addHeaderTool(server)
@@ -49,7 +49,12 @@ func testGoSDKAgent(t *testing.T, version string, server *mcp.Server, f *front) 
 	progressed, listed := make(chan struct{}, 1), make(chan struct{}, 1)
 	client := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, &mcp.ClientOptions{
 		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { progressed <- struct{}{} },
-		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { listed <- struct{}{} },
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+			select {
+			case listed <- struct{}{}:
+			default:
+			}
+		},
 		CreateMessageHandler: func(context.Context, *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
 			return &mcp.CreateMessageResult{Model: "m", Role: "assistant", Content: &mcp.TextContent{Text: "sampled"}}, nil
 		},
@@ -83,9 +88,7 @@ func testGoSDKAgent(t *testing.T, version string, server *mcp.Server, f *front) 
 	if err != nil || res.IsError {
 		t.Errorf("call with a header argument: %v, %v", res, err)
 	}
-	mcp.AddTool(server, &mcp.Tool{Name: "late"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
-		return nil, nil, nil
-	})
+	defer addToolsUntilStopped(server)()
 	await(t, listed, "the change of the tool list")
 }
 
@@ -299,7 +302,7 @@ func TestFront_UpstreamRequests(t *testing.T) {
 		}
 	})
 	t.Run("wait for a GET stream that is about to open", func(t *testing.T) {
-		f := newFront(t, nil, up)
+		f := newFront(t, &gateway.HTTPOptions{StreamWait: patience}, up)
 		client := f.agent(t, "2025-11-25")
 		f.notify(t, client, "notifications/ask")
 		<-asked

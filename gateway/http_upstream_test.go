@@ -25,7 +25,8 @@ import (
 const patience = time.Minute // how long a test waits for what must come
 
 func TestUpstream_AgainstGoSDK(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	leak := goleak.IgnoreCurrent()
+	defer noLeaks(t, leak)
 	server := mcp.NewServer(&mcp.Implementation{Name: "sdk", Version: "1"}, nil)
 	addSDKTools(server)
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
@@ -67,9 +68,7 @@ func TestUpstream_AgainstGoSDK(t *testing.T) {
 		}
 	})
 	t.Run("a list change comes on the stream of its own", func(t *testing.T) {
-		mcp.AddTool(server, &mcp.Tool{Name: "late"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
-			return nil, nil, nil
-		})
+		defer addToolsUntilStopped(server)()
 		if m := c.read(); m.Method != "notifications/tools/list_changed" || m.For != nil {
 			t.Errorf("got %s for %s", m.Raw, m.For)
 		}
@@ -80,8 +79,13 @@ func TestUpstream_AgainstGoSDK(t *testing.T) {
 	if got := deletes.Load(); got != 1 {
 		t.Errorf("session was deleted %d times, want once", got)
 	}
-	if _, err := c.conn.Read(t.Context()); err != io.EOF {
-		t.Errorf("Read after Close: %v, want EOF", err)
+	for { // past what has come before
+		if _, err := c.conn.Read(t.Context()); err == nil {
+			continue
+		} else if err != io.EOF {
+			t.Errorf("Read after Close: %v, want EOF", err)
+		}
+		break
 	}
 }
 
@@ -100,6 +104,31 @@ func addSDKTools(server *mcp.Server) {
 		}
 		return text(res.Content.(*mcp.TextContent).Text), nil, nil
 	})
+}
+
+// addToolsUntilStopped adds a tool to a server now and then: who is about to open a stream misses the first.
+func addToolsUntilStopped(server *mcp.Server) (stop func()) {
+	stopped, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for n := 0; ; n++ {
+			tool := &mcp.Tool{Name: fmt.Sprintf("late-%d", n)}
+			mcp.AddTool(server, tool, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+				return nil, nil, nil
+			})
+			select {
+			case <-tick.C:
+			case <-stopped:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(stopped)
+		<-ended
+	}
 }
 
 func TestUpstream_PassesBytesUnchanged(t *testing.T) {
@@ -244,12 +273,7 @@ func TestUpstream_EndOfItsSessionEndsTheConnection(t *testing.T) {
 }
 
 func TestUpstream_UnreachableIsProofThatNothingWasSent(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln.Close()
-	c := dial(t, "http://"+ln.Addr().String(), nil)
+	c := dial(t, "http://127.0.0.1:1", nil) // where nobody listens
 	written, err := c.conn.Write(t.Context(), parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`))
 	if written || err == nil {
 		t.Errorf("Write: written %v, error %v; want nothing written and an error", written, err)

@@ -133,7 +133,7 @@ func TestStartProcess(t *testing.T) {
 	})
 	t.Run("its last words are read before its exit, which says the status", func(t *testing.T) {
 		var log lockedBuffer
-		c := startProcess(t, "parting", &gateway.ProcessOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		c := startProcess(t, "parting", &gateway.ProcessOptions{Logger: slog.New(slog.NewTextHandler(&log, nil)), Grace: patience})
 		readMethod(t, c, "last/words")
 		_, err := c.Read(t.Context())
 		var exit *gateway.ExitError
@@ -148,7 +148,7 @@ func TestStartProcess(t *testing.T) {
 	t.Run("what it said on stderr is logged with a failure, also by a quiet log", func(t *testing.T) {
 		var log lockedBuffer
 		quiet := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		c := startProcess(t, "parting", &gateway.ProcessOptions{Logger: quiet})
+		c := startProcess(t, "parting", &gateway.ProcessOptions{Logger: quiet, Grace: patience}) // it is to end by itself
 		readMethod(t, c, "last/words")
 		c.Close()
 		if !strings.Contains(log.String(), "not feeling well") {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/undolog/undolog/chain"
@@ -531,7 +532,10 @@ func TestServe_holdsACallThatComesBeforeTheHandshakeIsOver(t *testing.T) {
 	}
 }
 
-func TestServe_keepsTheOrderOfRequests(t *testing.T) {
+// In a bubble nobody loses patience with those before it while these are still on their way.
+func TestServe_keepsTheOrderOfRequests(t *testing.T) { synctest.Test(t, keepsTheOrderOfRequests) }
+
+func keepsTheOrderOfRequests(t *testing.T) {
 	s := newSpy()
 	held := make(chan struct{})
 	s.hold = map[string]chan struct{}{"resources/list": held}
