@@ -20,7 +20,17 @@ import (
 	"github.com/undolog/undolog/store/sqlite"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(patient{m}) }
+
+// patient gives goroutines that end by themselves longer to do so than goleak does: a browser takes its time.
+type patient struct{ *testing.M }
+
+func (p patient) Run() int {
+	code := p.M.Run()
+	for deadline := time.Now().Add(time.Minute); goleak.Find() != nil && time.Now().Before(deadline); {
+	}
+	return code
+}
 
 const (
 	alice = "alices-token-of-test" // of user:alice
