@@ -4,12 +4,15 @@ package peers_test
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"syscall"
 	"testing"
 
 	"github.com/undolog/undolog/internal/mcptest"
@@ -57,15 +60,24 @@ func startEverything(t *testing.T, _ string) string {
 	return "http://127.0.0.1:" + port + "/mcp"
 }
 
-// freePort returns a port that was free a moment ago: the server cannot choose one and say so.
+// freePort returns a port that was free a moment ago: the server cannot choose one and say so. It is none of those that
+// systems hand out, so that nobody else is given it meanwhile.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		port := fmt.Sprint(10_000 + rand.IntN(20_000))
+		l, err := net.Listen("tcp", ":"+port) // as the servers do
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		if err == nil {
+			err = l.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return port
 	}
-	defer l.Close()
-	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
 }
 
 func filesystemCommand(t *testing.T, dir string) []string {
