@@ -1,6 +1,6 @@
 // Makes one tool call that waits for a person, with the official TypeScript SDKs: node approve.mjs v1|v2
 // none|url|form TOOL ARGUMENTS (--url URL | -- COMMAND ARGS…). Prints what the user was asked and what came
-// of the call.
+// of the call, and on standard error when the user is asked.
 
 import * as v1 from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport as V1Stdio } from "@modelcontextprotocol/sdk/client/stdio.js";
@@ -16,6 +16,7 @@ const asked = [];
 
 function answer({ params }) {
   asked.push(params);
+  process.stderr.write("the user is asked\n");
   return params.mode === "url" ? { action: "accept" } : { action: "accept", content: { approve: true, reason: "it is mine" } };
 }
 

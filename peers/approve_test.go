@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -58,8 +59,15 @@ func (a *approval) run(sdk, way string, overHTTP bool) {
 	if err := os.WriteFile(a.policy, []byte(rule), 0o600); err != nil {
 		a.t.Fatal(err)
 	}
-	outcome := make(chan approved, 1)
-	go func() { outcome <- a.call(sdk, way, a.gateway(overHTTP)) }()
+	outcome, errs := make(chan approved, 1), &askedWatch{asked: make(chan struct{})}
+	go func() { outcome <- a.call(sdk, way, a.gateway(overHTTP), errs) }()
+	if way == "url" { // a decision that comes before would make the question needless
+		select {
+		case <-errs.asked:
+		case got := <-outcome:
+			a.t.Fatalf("the call has ended before its user was asked: %+v", got)
+		}
+	}
 	if way != "form" {
 		a.approve(a.pending())
 	}
@@ -102,11 +110,35 @@ func (a *approval) gateway(overHTTP bool) []string {
 	return []string{"--url", mcptest.StartHTTP(a.t, exec.Command(args[0], args[1:]...))}
 }
 
-func (a *approval) call(sdk, way string, target []string) (got approved) {
+// askedWatch keeps what a client says on its standard error, and tells when that is that its user is asked.
+type askedWatch struct {
+	mu    sync.Mutex
+	text  bytes.Buffer
+	asked chan struct{} // closed then
+	told  bool
+}
+
+func (w *askedWatch) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text.Write(p)
+	if !w.told && bytes.Contains(w.text.Bytes(), []byte("the user is asked\n")) {
+		w.told = true
+		close(w.asked)
+	}
+	return len(p), nil
+}
+
+func (w *askedWatch) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
+
+func (a *approval) call(sdk, way string, target []string, errs *askedWatch) (got approved) {
 	args := append([]string{"approve.mjs", sdk, way, "charge", `{"account":"alice","amount":10}`}, target...)
 	cmd := exec.CommandContext(a.t.Context(), "node", args...)
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
+	cmd.Stderr = errs
 	out, err := cmd.Output()
 	if err == nil {
 		err = json.Unmarshal(out, &got)
@@ -122,7 +154,7 @@ func (a *approval) pending() (id string) {
 	a.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for range 600 {
+	for range 1000 {
 		out, err := exec.Command(a.undolog, "--db", a.db, "log", "--json").Output()
 		var e struct{ ID, State string }
 		if err == nil && json.Unmarshal(out, &e) == nil && e.State == "awaiting_approval" {

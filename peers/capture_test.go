@@ -74,7 +74,7 @@ func (c *capture) take(text []byte) {
 
 // seen waits until count messages of a method have come since the start.
 func (c *capture) seen(method string, count int) error {
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		c.mu.Lock()
 		have, changed := c.counts[method], c.changed
