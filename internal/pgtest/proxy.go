@@ -208,12 +208,15 @@ func (p *Proxy) pump(l *link, d Direction, from, to net.Conn) {
 	for {
 		n, err := from.Read(buf)
 		pass, end := p.take(l, d, n)
+		var lost error
 		if pass > 0 {
-			if _, err := to.Write(buf[:pass]); err != nil {
-				return
-			}
+			_, lost = to.Write(buf[:pass])
 		}
-		if end == silent {
+		p.count(end)
+		if lost != nil {
+			return
+		}
+		if end == silent || end == still {
 			<-l.ended
 		}
 		if err != nil || end != passing {
@@ -229,6 +232,7 @@ const (
 	passing after = iota
 	cut
 	silent
+	still // silent since before
 )
 
 // take says how many of n bytes pass, and what then becomes of the connection.
@@ -239,7 +243,7 @@ func (p *Proxy) take(l *link, d Direction, n int) (pass int, then after) {
 		p.resumed.Wait()
 	}
 	if l.silent {
-		return 0, silent
+		return 0, still
 	}
 	pass = n
 	if limit := p.limit[d]; limit >= 0 && n > 0 && p.passed[d]+int64(n) >= limit {
@@ -253,9 +257,19 @@ func (p *Proxy) breakOff(l *link, d Direction) after {
 	p.limit[d] = -1
 	if p.silence[d] {
 		l.silent = true
-		p.stalls++
 		return silent
 	}
-	p.cuts++
 	return cut
+}
+
+// count counts what was broken, once what may pass has passed: who waits for the count goes by that.
+func (p *Proxy) count(then after) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch then {
+	case cut:
+		p.cuts++
+	case silent:
+		p.stalls++
+	}
 }
