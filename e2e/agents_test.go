@@ -14,16 +14,18 @@ import (
 // sdkAgent is an agent made with go-sdk, and what its user is asked.
 type sdkAgent struct {
 	*mcp.ClientSession
-	mu       sync.Mutex
-	asked    []*mcp.ElicitParams
-	complete chan string // elicitations that are done with
-	progress chan string // what is told while it waits
+	mu    sync.Mutex
+	asked []*mcp.ElicitParams
+
+	elicited chan struct{} // one for each of asked
+	complete chan string   // elicitations that are done with
+	progress chan string   // what is told while it waits
 }
 
 // connectSDK connects an agent of a revision whose client can ask its user in a way: url, form, or none.
 func connectSDK(t *testing.T, version, way string, transport mcp.Transport) *sdkAgent {
 	t.Helper()
-	a := &sdkAgent{complete: make(chan string, 8), progress: make(chan string, 64)}
+	a := &sdkAgent{elicited: make(chan struct{}, 8), complete: make(chan string, 8), progress: make(chan string, 64)}
 	opts := &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{},
 		ElicitationCompleteHandler: func(_ context.Context, r *mcp.ElicitationCompleteNotificationRequest) {
@@ -56,6 +58,7 @@ func (a *sdkAgent) answer(result *mcp.ElicitResult) func(context.Context, *mcp.E
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.asked = append(a.asked, r.Params)
+		a.elicited <- struct{}{}
 		return result, nil
 	}
 }
@@ -88,15 +91,12 @@ func goSDKAgent(t *testing.T, version, transport, way string) {
 	}
 	w := newWorld(t).withPolicy(askAll(fields))
 	a := connectSDK(t, version, way, w.sdkTransport(transport))
-	type outcome struct {
-		result *mcp.CallToolResult
-		err    error
-	}
-	done := make(chan outcome, 1)
+	done := make(chan charged, 1)
 	go func() {
 		result, err := a.charge(context.WithoutCancel(t.Context()))
-		done <- outcome{result, err}
+		done <- charged{result, err}
 	}()
+	a.awaitAsked(t, way, done)
 	if way != "form" {
 		w.ran("approve", w.awaitPending(1)[0])
 	}
@@ -110,15 +110,40 @@ func goSDKAgent(t *testing.T, version, transport, way string) {
 			t.Errorf("elicitation %s is complete, want %s", id, a.asked[0].ElicitationID)
 		}
 	}
-	if way == "none" {
-		if text := <-a.progress; !strings.Contains(text, "approval") {
-			t.Errorf("progress says %q", text)
-		}
-	}
 	if way == "form" {
 		if shown := w.ran("show", w.only("charge").ID); !strings.Contains(shown, "it is mine") {
 			t.Errorf("the log does not say what the host's user said:\n%s", shown)
 		}
+	}
+}
+
+// charged is what came of a charge.
+type charged struct {
+	result *mcp.CallToolResult
+	err    error
+}
+
+// awaitAsked waits until the user of a client that can show a page is asked, and that of one that can do nothing is
+// told: a decision that comes before would make it needless.
+func (a *sdkAgent) awaitAsked(t *testing.T, way string, done <-chan charged) {
+	t.Helper()
+	elicited, progress := a.elicited, a.progress
+	switch way {
+	case "url":
+		progress = nil
+	case "none":
+		elicited = nil
+	default:
+		return
+	}
+	select {
+	case <-elicited:
+	case text := <-progress:
+		if !strings.Contains(text, "approval") {
+			t.Errorf("progress says %q", text)
+		}
+	case got := <-done:
+		t.Fatalf("the call has ended before anybody was asked: %+v, %v", got.result, got.err)
 	}
 }
 

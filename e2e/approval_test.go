@@ -68,10 +68,12 @@ func TestApproval_twoWaitersOneEffect(t *testing.T) {
 	w := newWorld(t).withPolicy(askAll(""))
 	a, b := w.agent("--name", "bank"), w.agent("--name", "bank")
 	for _, agent := range []*mcptest.Stdio{a, b} {
-		agent.MustSend(mcptest.ToolCall("1", "charge", charge10, ""))
+		agent.MustSend(mcptest.ToolCall("1", "charge", charge10, `"progressToken":"waits"`))
 	}
-	id := w.awaitPending(1)[0]
-	w.ran("approve", id)
+	for _, agent := range []*mcptest.Stdio{a, b} {
+		agent.Incoming("notifications/progress") // it is held: one that came after the effect would be a repeat, which asks anew
+	}
+	w.ran("approve", w.awaitPending(1)[0])
 	first, second := a.Response("1"), b.Response("1")
 	wantPaid(t, first)
 	wantPaid(t, second)

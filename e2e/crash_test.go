@@ -97,11 +97,11 @@ func (w *world) dieAt(edge, tool, arguments string) {
 	agent := mcptest.StartCommand(w.t, cmd)
 	agent.Initialize(protocol)
 	if kill {
-		agent.MustSend(mcptest.ToolCall("1", tool, arguments, ""))
-		w.awaitEffects(tool, before+1)
+		w.untilEffect(before+1, onStdio(agent), tool, arguments, "")
 		agent.Kill()
 	} else {
-		w.dieOf(agent, tool, arguments)
+		w.dieOf(onStdio(agent), tool, arguments, "")
+		agent.Wait()
 	}
 	if edge == "after-dispatch" {
 		w.settleServer(tool, before)
@@ -109,21 +109,47 @@ func (w *world) dieAt(edge, tool, arguments string) {
 	w.faults(nil)
 }
 
-// dieOf sends a call until the gateway has died of it: one whose claim ran out on a busy machine does not send it.
-func (w *world) dieOf(agent *mcptest.Stdio, tool, arguments string) {
+// dieOf makes a call until the gateway has died of it: one whose claim ran out on a busy machine does not send it.
+func (w *world) dieOf(call side, tool, arguments, meta string) {
 	w.t.Helper()
 	for id := 1; ; id++ {
 		ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
-		m, err := agent.Do(ctx, fmt.Sprint(id), mcptest.ToolCall(fmt.Sprint(id), tool, arguments, ""))
+		m, err := call(ctx, fmt.Sprint(id), tool, arguments, meta)
 		cancel()
 		if err != nil {
-			break // it has died, or does not answer
+			return // it has died, or does not answer
 		}
-		if outcome, reason := outcomeOf(w.t, m); outcome != "unavailable" {
-			w.t.Fatalf("the gateway lives, and answers %s: %s", outcome, reason)
-		}
+		w.wantUnsent(m)
 	}
-	agent.Wait()
+}
+
+// untilEffect makes a call until the tool has had n effects, and returns how to await the answer of the one that had
+// the last: one whose claim ran out on a busy machine is not sent.
+func (w *world) untilEffect(n int, call side, tool, arguments, meta string) <-chan told {
+	w.t.Helper()
+	for id := 1; ; id++ {
+		answered := call.later(w.t, fmt.Sprint(id), tool, arguments, meta)
+		w.eventually("the call to take effect", func() bool { return w.effects(tool) >= n || len(answered) > 0 })
+		if w.effects(tool) >= n {
+			return answered
+		}
+		got := <-answered
+		if got.err != nil {
+			w.t.Fatalf("call %d: %v", id, got.err)
+		}
+		w.wantUnsent(got.m)
+	}
+}
+
+// wantUnsent fails unless the answer says that the call was not sent because its claim might have run out.
+func (w *world) wantUnsent(m mcptest.Message) {
+	w.t.Helper()
+	if m.Error == nil {
+		w.t.Fatalf("the gateway lives, and answers %s", m.Raw)
+	}
+	if outcome, reason := outcomeOf(w.t, m); outcome != "unavailable" {
+		w.t.Fatalf("the gateway lives, and answers %s: %s", outcome, reason)
+	}
 }
 
 // settleServer gives a payments server that has lost its gateway the time to act on what it was sent.

@@ -48,6 +48,7 @@ func definesTest(t *testing.T, pkg, name string) bool {
 // Every command in the README works: make targets are run by CI, undolog commands are run here, on a log
 // that has an effect in doubt.
 func TestDocs_readmeCommands(t *testing.T) {
+	t.Parallel()
 	ci, err := os.ReadFile("../.ci/run")
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +60,10 @@ func TestDocs_readmeCommands(t *testing.T) {
 			}
 			continue
 		}
-		t.Run(line, func(t *testing.T) { runReadmeLine(t, line) })
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			runReadmeLine(t, line)
+		})
 	}
 }
 

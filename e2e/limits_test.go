@@ -15,8 +15,10 @@ func TestLimits_bigResults(t *testing.T) {
 		"stdio": func(t *testing.T, w *world, flags ...string) caller { return w.stdioCaller(t, w.gatewayArgs(flags...)) },
 		"http":  func(t *testing.T, w *world, flags ...string) caller { return httpCaller(t, w.httpGateway(flags...)) },
 	}
+	t.Parallel()
 	for name, connect := range connect {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			w.faults(faults.Set{"charge": {ResultBytes: 20_000_000}, "refund": {ResultBytes: 30_000_000}})
 			call := connect(t, w, "--max-result", "25MB")

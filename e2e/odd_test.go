@@ -121,18 +121,20 @@ func oddHTTP(noted string) http.Handler {
 
 // Whatever a server answers, the agent that sends the call again is told the same, and the server is not asked again.
 func TestOdd_answersAreTheSameAgain(t *testing.T) {
+	t.Parallel()
 	t.Run("stdio", func(t *testing.T) {
+		t.Parallel()
 		w := newWorld(t)
 		self, err := os.Executable()
 		if err != nil {
 			t.Fatal(err)
 		}
 		noted := filepath.Join(w.dir, "calls")
-		t.Setenv(oddEnv, noted)
-		w.server = []string{self}
+		w.server = []string{"env", oddEnv + "=" + noted, self}
 		wantSameAnswers(t, w.agent(), noted)
 	})
 	t.Run("http", func(t *testing.T) {
+		t.Parallel()
 		w := newWorld(t)
 		noted := filepath.Join(w.dir, "calls")
 		server := httptest.NewServer(oddHTTP(noted))

@@ -180,8 +180,7 @@ func TestLate_answerOfALostLeaseSettlesIt(t *testing.T) {
 	w.faults(faults.Set{"charge": {WaitAfter: answer}})
 	stopped := mcptest.StartCommand(t, w.command(w.gatewayArgs("--heartbeat", "2s", "--reap-every", "0")...))
 	stopped.Initialize(protocol)
-	stopped.MustSend(mcptest.ToolCall("1", "charge", charge10, ""))
-	w.awaitEffects("charge", 1)
+	answered := w.untilEffect(1, onStdio(stopped), "charge", charge10, "")
 	stopped.Signal(syscall.SIGSTOP)
 	w.eventually("the lease to be over", func() bool { return w.only("charge").State == "in_doubt" })
 	if out := w.ran("reap"); !strings.Contains(out, "in doubt 1") {
@@ -192,8 +191,8 @@ func TestLate_answerOfALostLeaseSettlesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	stopped.Signal(syscall.SIGCONT)
-	if m := stopped.Response("1"); m.Error != nil {
-		t.Errorf("its agent is answered with %s", m.Raw)
+	if got := <-answered; got.err != nil || got.m.Error != nil {
+		t.Errorf("its agent is answered with %s (%v)", got.m.Raw, got.err)
 	}
 	if e := w.only("charge"); e.State != "committed" {
 		t.Errorf("the charge is %s", e.State)

@@ -109,6 +109,13 @@ func through(r *replica) side {
 	}
 }
 
+// onStdio calls through a gateway on its standard streams.
+func onStdio(agent *mcptest.Stdio) side {
+	return func(ctx context.Context, id, tool, arguments, meta string) (mcptest.Message, error) {
+		return agent.Do(ctx, id, mcptest.ToolCall(id, tool, arguments, meta))
+	}
+}
+
 // told is what became of a call.
 type told struct {
 	m   mcptest.Message

@@ -158,13 +158,16 @@ func (w *world) loseReplica(edge string) {
 		env = nil
 		w.faults(faults.Set{"charge": {DelayAfterMs: 10_000, Times: 1}})
 	}
+	const key = `"idempotencyKey":"k"`
 	dying := w.gatewayReplica(env, "--heartbeat", "2s")
-	answered := through(dying).later(w.t, "1", "charge", charge10, `"idempotencyKey":"k"`)
-	if kill {
-		w.awaitEffects("charge", 1)
-		if err := dying.cmd.Process.Kill(); err != nil {
-			w.t.Error(err)
-		}
+	if !kill {
+		w.dieOf(through(dying), "charge", charge10, key)
+		<-dying.exited
+		return
+	}
+	answered := w.untilEffect(1, through(dying), "charge", charge10, key)
+	if err := dying.cmd.Process.Kill(); err != nil {
+		w.t.Error(err)
 	}
 	<-dying.exited
 	if got := <-answered; got.err == nil {

@@ -16,11 +16,13 @@ const charge10 = `{"account":"alice","amount":10}`
 // The agent dies in mid-call; the same call comes under a new id on a new connection.
 func TestRetry_answerNeverArrived(t *testing.T) {
 	w := newWorld(t)
-	w.faults(faults.Set{"charge": {DelayAfterMs: 300, Times: 1}})
+	hold := w.dir + "/go"
+	w.faults(faults.Set{"charge": {WaitAfter: hold, Times: 1}})
 	first := w.agent()
 	first.MustSend(mcptest.ToolCall("1", "charge", charge10, ""))
 	w.awaitEffects("charge", 1)
-	first.CloseStdin()
+	first.Leave()
+	touch(t, hold)
 	first.Wait() // the gateway drains: the outcome is recorded
 
 	second := w.agent()

@@ -57,11 +57,12 @@ func TestTask_isTakenUpAfterARestart(t *testing.T) {
 			t.Parallel()
 			w, work := hire(t, generation)
 			agent := w.agent("--heartbeat", "1s")
-			agent.Call("1", "work", `{"n":1}`)
+			if m := callUntilSettled(t, agent, "work", `{"n":1}`); m.Error != nil {
+				t.Fatalf("error %s", m.Error)
+			}
 			agent.Kill()
-			<-agent.Exited()
 			work.put("status", "completed")
-			again := w.agent("--heartbeat", "1s")
+			again := w.agent()
 			w.eventually("the task's end", func() bool { return w.only("work").State == "committed" })
 			if answer := again.Call("2", "work", `{"n":1}`); !replayed(t, answer) || !strings.Contains(string(answer.Result), "printed") {
 				t.Errorf("the call sent again is answered with %s", answer.Raw)

@@ -126,17 +126,20 @@ func (w *world) awaitEffects(tool string, n int) {
 	w.eventually(fmt.Sprintf("%d effects of %s", n, tool), func() bool { return w.effects(tool) >= n })
 }
 
-// eventually polls for something that another process does.
+// eventually polls for something that another process does. A look that takes its time, because it starts a program,
+// is taken more seldom: what is waited for needs the machine too.
 func (w *world) eventually(what string, is func() bool) {
 	w.t.Helper()
 	deadline := time.After(time.Minute)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !is() {
+	for {
+		begun := time.Now()
+		if is() {
+			return
+		}
 		select {
 		case <-deadline:
 			w.t.Fatalf("waited a minute for %s", what)
-		case <-tick.C:
+		case <-time.After(5*time.Millisecond + 2*time.Since(begun)):
 		}
 	}
 }

@@ -23,7 +23,18 @@ func TestMain(m *testing.M) {
 			panic(err) // it is a number
 		}
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(patient{m})
+}
+
+// patient gives goroutines that end by themselves longer to do so than goleak does: connections that were given up are
+// closed in the background.
+type patient struct{ *testing.M }
+
+func (p patient) Run() int {
+	code := p.M.Run()
+	for deadline := time.Now().Add(time.Minute); goleak.Find() != nil && time.Now().Before(deadline); {
+	}
+	return code
 }
 
 // scaled is one of two sizes of a test.

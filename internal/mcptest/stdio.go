@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,6 +25,7 @@ type Stdio struct {
 	t      testing.TB
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
+	stdout io.Closer
 	stderr *lockedBuffer
 	inbox  inbox
 	write  sync.Mutex
@@ -52,7 +54,7 @@ func StartCommand(t testing.TB, cmd *exec.Cmd) *Stdio {
 	if err != nil {
 		t.Fatalf("pipe standard output: %v", err)
 	}
-	c.stdin, cmd.Stdout = stdin, child
+	c.stdin, c.stdout, cmd.Stdout = stdin, stdout, child
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("start %s: %v", cmd.Path, err)
 	}
@@ -159,6 +161,15 @@ func (c *Stdio) CloseStdin() {
 	c.t.Helper()
 	if err := c.stdin.Close(); err != nil {
 		c.t.Fatalf("close standard input: %v", err)
+	}
+}
+
+// Leave ends the child's input and closes the reading end of its output, as an agent does that dies: nothing more that
+// the child writes arrives.
+func (c *Stdio) Leave() {
+	c.t.Helper()
+	if err := errors.Join(c.stdout.Close(), c.stdin.Close()); err != nil {
+		c.t.Fatalf("leave: %v", err)
 	}
 }
 
