@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"syscall"
 )
 
@@ -17,6 +15,7 @@ type Bouncer struct {
 	URL string // of the database through it, as its owner
 
 	sentry *sentry
+	port   *port
 	server *server
 }
 
@@ -38,7 +37,7 @@ func NewBouncer(ctx context.Context, db *Database, opts *BouncerOptions) (*Bounc
 	}
 	b := &Bouncer{sentry: s}
 	if err := b.start(ctx, program, db, opts); err != nil {
-		return nil, errors.Join(err, s.close())
+		return nil, errors.Join(err, b.port.release(), s.close())
 	}
 	return b, nil
 }
@@ -48,18 +47,17 @@ func (b *Bouncer) start(ctx context.Context, program string, db *Database, opts 
 	if err != nil {
 		return fmt.Errorf("parse address of database: %w", err)
 	}
-	port, err := freePort()
-	if err != nil {
+	if b.port, err = takePort(); err != nil {
 		return err
 	}
-	if err := b.configure(u, port, db, opts); err != nil {
+	if err := b.configure(u, db, opts); err != nil {
 		return fmt.Errorf("configure pgbouncer: %w", err)
 	}
 	log := filepath.Join(b.sentry.dir, "log")
 	if b.server, err = b.sentry.start(log, program, filepath.Join(b.sentry.dir, "pgbouncer.ini")); err != nil {
 		return err
 	}
-	u.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	u.Host = b.port.address()
 	b.URL = u.String()
 	// The exec mode is that of a client which prepares nothing.
 	query := u.Query()
@@ -72,7 +70,7 @@ func (b *Bouncer) start(ctx context.Context, program string, db *Database, opts 
 	return nil
 }
 
-func (b *Bouncer) configure(server *url.URL, port int, db *Database, opts *BouncerOptions) error {
+func (b *Bouncer) configure(server *url.URL, db *Database, opts *BouncerOptions) error {
 	size := 20
 	if opts != nil && opts.PoolSize > 0 {
 		size = opts.PoolSize
@@ -81,7 +79,7 @@ func (b *Bouncer) configure(server *url.URL, port int, db *Database, opts *Bounc
 	conf := filepath.Join(b.sentry.dir, "pgbouncer.ini")
 	return errors.Join(
 		os.WriteFile(users, fmt.Appendf(nil, "%q %q\n", db.Name, db.Password), 0o600), giveAway(users),
-		os.WriteFile(conf, fmt.Appendf(nil, bouncerConf, db.Name, server.Hostname(), serverPort(server), db.Name, port, users, size), 0o600),
+		os.WriteFile(conf, fmt.Appendf(nil, bouncerConf, db.Name, server.Hostname(), serverPort(server), db.Name, b.port.number, users, size), 0o600),
 		giveAway(conf))
 }
 
@@ -112,5 +110,5 @@ func (b *Bouncer) PID() int { return b.server.cmd.Process.Pid }
 
 // Close stops PgBouncer.
 func (b *Bouncer) Close() error {
-	return errors.Join(b.server.stop(syscall.SIGTERM), b.sentry.close())
+	return errors.Join(b.server.stop(syscall.SIGTERM), b.port.release(), b.sentry.close())
 }

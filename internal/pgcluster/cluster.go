@@ -7,14 +7,11 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"math/big"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -34,7 +31,7 @@ type Options struct {
 type Cluster struct {
 	sentry   *sentry
 	programs string
-	port     int
+	port     *port
 	password string
 	server   *server // nil while it is stopped
 }
@@ -71,13 +68,13 @@ func New(ctx context.Context, opts *Options) (*Cluster, error) {
 		err = c.Start(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(err, s.close())
+		return nil, errors.Join(err, c.port.release(), s.close())
 	}
 	return c, nil
 }
 
 func (c *Cluster) init(opts *Options) (err error) {
-	if c.port, err = freePort(); err != nil {
+	if c.port, err = takePort(); err != nil {
 		return err
 	}
 	secret := filepath.Join(c.sentry.dir, "password")
@@ -102,7 +99,7 @@ const superuser = "postgres"
 
 func (c *Cluster) configure(more map[string]string) error {
 	settings := map[string]string{
-		"port": strconv.Itoa(c.port), "listen_addresses": "127.0.0.1", "unix_socket_directories": c.sentry.dir,
+		"port": c.port.String(), "listen_addresses": "127.0.0.1", "unix_socket_directories": c.sentry.dir,
 		"max_connections": "300",
 	}
 	maps.Copy(settings, more)
@@ -150,14 +147,14 @@ func (c *Cluster) Close() error {
 	if c.server != nil {
 		err = c.Stop(Immediate)
 	}
-	return errors.Join(err, c.sentry.close())
+	return errors.Join(err, c.port.release(), c.sentry.close())
 }
 
 // URL names the cluster to a client, as its superuser.
 func (c *Cluster) URL() string {
 	u := url.URL{
 		Scheme: "postgres", User: url.UserPassword(superuser, c.password),
-		Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(c.port)), Path: "/postgres",
+		Host: c.port.address(), Path: "/postgres",
 	}
 	return u.String()
 }
@@ -202,19 +199,4 @@ func (p *server) answers(ctx context.Context, url string) error {
 			return fmt.Errorf("it takes no connection: %w", err)
 		}
 	}
-}
-
-// freePort looks for a port below those that systems give to outgoing connections: a client that tries
-// to connect to a stopped server from such a port would now and then get itself.
-func freePort() (int, error) {
-	var err error
-	for range 100 {
-		n, _ := rand.Int(rand.Reader, big.NewInt(12_000)) // never fails
-		port := 20_000 + int(n.Int64())
-		var l net.Listener
-		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, fmt.Errorf("find a free port: %w", err)
 }

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -125,6 +127,22 @@ func TestCluster_KeepsWhatIsCommittedHoweverItStops(t *testing.T) {
 	}
 }
 
+// Other test processes start clusters too: none may get the port of one that is stopped and will be started again.
+func TestCluster_KeepsItsPortWhileItIsStopped(t *testing.T) {
+	c := newCluster(t, nil)
+	if err := c.Stop(pgcluster.Fast); err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(c.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sign, err := net.ListenPacket("udp", u.Host); err == nil {
+		sign.Close()
+		t.Errorf("nothing says that %s is taken", u.Host)
+	}
+}
+
 func TestCluster_SaysWhyItDoesNotStart(t *testing.T) {
 	_, err := pgcluster.New(t.Context(), &pgcluster.Options{Settings: map[string]string{"shared_buffers": "none"}})
 	if err == nil || !strings.Contains(err.Error(), `invalid value for parameter "shared_buffers"`) {
@@ -176,9 +194,11 @@ func TestCluster_EndsWithTheProcessThatStartedIt(t *testing.T) {
 		_, err := os.Stat(dir)
 		return os.IsNotExist(err)
 	})
-	if n, err := strconv.Atoi(pid); err != nil || lives(n) {
-		t.Errorf("server %s still runs (%v)", pid, err)
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		t.Fatal(err)
 	}
+	eventually(t, "the server has ended", func() bool { return !lives(n) }) // it is not waited for longer than a while
 }
 
 // lives reports whether the process runs; one that has ended and that nobody has collected does not.
@@ -194,7 +214,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	for !is() {
 		select {
 		case <-tick.C:
