@@ -13,13 +13,14 @@ import (
 var allBinary = []int16{pgx.BinaryFormatCode}
 
 // exchange runs statements as one transaction, in one round trip, with all values in the server's binary format and
-// rows as they are; prepared, where that can be.
-func (d *Driver) exchange(ctx context.Context, statements ...statement) (err error) {
+// rows as they are; prepared, where that can be. They are of one caller when forOne is set.
+func (d *Driver) exchange(ctx context.Context, forOne bool, statements ...statement) (err error) {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
+	readEagerly(conn.Conn(), forOne)
 	var b pgconn.Batch
 	for _, st := range statements {
 		if err := d.add(ctx, conn.Conn(), &b, st); err != nil {
@@ -99,6 +100,7 @@ func (d *Driver) askPrepared(ctx context.Context, sql string, args []any, read f
 		return err
 	}
 	defer conn.Release()
+	readEagerly(conn.Conn(), true)
 	prepared, err := conn.Conn().Prepare(ctx, sql, sql)
 	if err != nil {
 		return err

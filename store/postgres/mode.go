@@ -62,6 +62,7 @@ func (d *Driver) config(address string) (*pgxpool.Config, error) {
 		config.ConnConfig.RuntimeParams["application_name"] = "undolog"
 	}
 	config.ConnConfig.RuntimeParams["datestyle"] = dateStyle
+	config.ConnConfig.DialFunc = linked(config.ConnConfig.DialFunc)
 	config.ConnConfig.OnPgError = leaveStandby(config.ConnConfig.OnPgError)
 	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
 		if d.mode.unprepared.Load() {

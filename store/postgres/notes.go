@@ -67,7 +67,7 @@ func (d *Driver) write(ctx context.Context, n *store.Notes) error {
 			statements = append(statements, d.setTenant(tenant))
 			statements = append(statements, byTenant[tenant].statements(d, tenant, &place)...)
 		}
-		return d.exchange(ctx, statements...)
+		return d.exchange(ctx, false, statements...)
 	})
 }
 

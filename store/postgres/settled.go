@@ -69,6 +69,7 @@ func (r *reads) askUnprepared(ctx context.Context, group []*read) (err error) {
 		return err
 	}
 	defer conn.Release()
+	readEagerly(conn.Conn(), len(group) == 1)
 	var b pgconn.Batch
 	limit := strconv.AppendInt(nil, int64(maxPayload(len(group))), 10)
 	parts := byTenant(group)

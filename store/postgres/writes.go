@@ -71,7 +71,7 @@ func (w *writes) try(ctx context.Context, group []*write) error {
 		st := group[0].alone(w.driver.clock.param())
 		return w.driver.askPrepared(ctx, st.sql, st.args, group[0].readWon)
 	}
-	return w.driver.exchange(ctx, w.statements(group)...)
+	return w.driver.exchange(ctx, len(group) == 1, w.statements(group)...)
 }
 
 // statements are those of a group: for each tenant its effects, then its moves, all in an order that every group
