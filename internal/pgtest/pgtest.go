@@ -45,11 +45,7 @@ func sharedServer(tb testing.TB) (string, error) {
 // is no superuser. It is dropped when the test has ended. Only a benchmark's is flushed to the disk.
 func New(tb testing.TB) *pgcluster.Database {
 	tb.Helper()
-	admin, err := sharedServer(tb)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return newDatabase(tb, admin)
+	return newDatabase(tb, pgcluster.CreateDatabase)
 }
 
 // NewCluster starts a cluster for this test alone, which may stop and start it. It is removed when the
@@ -93,9 +89,13 @@ func NewBouncer(tb testing.TB, db *pgcluster.Database, opts *pgcluster.BouncerOp
 	return b
 }
 
-func newDatabase(tb testing.TB, admin string) *pgcluster.Database {
+func newDatabase(tb testing.TB, create func(ctx context.Context, admin string) (*pgcluster.Database, error)) *pgcluster.Database {
 	tb.Helper()
-	db, err := pgcluster.CreateDatabase(tb.Context(), admin)
+	admin, err := sharedServer(tb)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	db, err := create(tb.Context(), admin)
 	if err != nil {
 		tb.Fatal(err)
 	}

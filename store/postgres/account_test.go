@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/undolog/undolog/effect"
-	"github.com/undolog/undolog/internal/pgtest"
 	"github.com/undolog/undolog/store"
 	"github.com/undolog/undolog/store/postgres"
 )
@@ -47,7 +46,7 @@ func openIDs(t *testing.T, d *postgres.Driver, f *store.Filter) []string {
 
 // What is open is listed from an account, and is the same as what the whole log says.
 func TestEffects_OpenOnesAreFoundWhereverTheyAre(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	d := open(t, db.URL, nil)
 	var open []string // newest first
 	add := func(id string) { open = slices.Insert(open, 0, id) }

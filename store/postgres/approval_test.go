@@ -73,7 +73,7 @@ func approved(t *testing.T, d *postgres.Driver, p *store.Begin) *effect.Record {
 // cut cuts the driver's connection after any number of bytes of a write, either way. What prepares the i-th write
 // returns it, and what must be true whatever became of the connection.
 func cut(t *testing.T, prepare func(t *testing.T, d, direct *postgres.Driver, i int) (write, check func(t *testing.T))) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	proxy := pgtest.NewProxy(t, db.URL)
 	d := open(t, withParameter(t, proxy.URL, "pool_max_conns", "1"), nil)
 	direct := open(t, db.URL, nil)
@@ -172,7 +172,7 @@ func TestFaults_ConnectionCutWithinAClaim(t *testing.T) {
 // What is noted to count for ever still counts within the limit's time only, and what may yet be given back is
 // not noted.
 func TestLimits_CountTheSameWhenItIsNoted(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	const most = 120
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	d := open(t, db.URL, &postgres.Options{Now: func() time.Time { return now }})
@@ -244,7 +244,7 @@ func TestLimits_CountTheSameWhenItIsNoted(t *testing.T) {
 
 // Somebody sets another isolation while replicas run, under which what is read could be older than the lock.
 func TestLimits_HoldUnderAnyIsolation(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	d, e := open(t, db.URL, nil), open(t, db.URL, nil)
 	execute(t, connect(t, db.AdminURL), `ALTER ROLE `+db.Name+` SET default_transaction_isolation = 'repeatable read'`)
 	c := asking(limited)

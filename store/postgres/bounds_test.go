@@ -18,7 +18,7 @@ func large(i int) []byte {
 
 // However much is noted at once, no transaction carries more than a group of writes does.
 func TestNotes_largeOnesShareNoTransaction(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	log, err := store.Open(open(t, db.URL, nil), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestNotes_largeOnesShareNoTransaction(t *testing.T) {
 
 // Small answers are read together, and large ones one by one, when the group has found them.
 func TestReads_largeAnswersAreReadAlone(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	const calls, callers = 64, 64
 	direct := open(t, db.URL, nil)
 	call := func(i int) *store.Begin {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/undolog/undolog/effect"
-	"github.com/undolog/undolog/internal/pgtest"
 	"github.com/undolog/undolog/store"
 	"github.com/undolog/undolog/store/postgres"
 )
@@ -22,7 +21,7 @@ func (s skewed) LogTime(local time.Time) time.Time { return s.Driver.LogTime(loc
 // Whatever a process's clock says, what it says of the log is by the database's: LogTime is the only way
 // from the one to the other.
 func TestClock_IsTheDatabases(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	d := open(t, db.URL, nil)
 	conn := connect(t, db.URL)
 	var now time.Time
@@ -41,7 +40,7 @@ func TestClock_IsTheDatabases(t *testing.T) {
 }
 
 func TestClock_LeasesAndDeliveriesFollowTheLogs(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	const by = 42 * time.Minute
 	l, err := store.Open(skewed{open(t, db.URL, nil), by}, &store.Options{FlushEvery: time.Hour})
 	if err != nil {
@@ -70,7 +69,7 @@ func TestClock_LeasesAndDeliveriesFollowTheLogs(t *testing.T) {
 }
 
 func TestWait_SeesALeaseEndByTheDatabasesClock(t *testing.T) {
-	d := open(t, pgtest.New(t).URL, nil)
+	d := open(t, migrated.New(t).URL, nil)
 	l, err := store.Open(d, &store.Options{TTL: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)

@@ -5,13 +5,12 @@ import (
 	"testing"
 
 	"github.com/undolog/undolog/effect"
-	"github.com/undolog/undolog/internal/pgtest"
 	"github.com/undolog/undolog/store"
 )
 
 // The server has one code for a role that may not write and for a row that it does not take.
 func TestErrors_rowThatTheLogCannotHold(t *testing.T) {
-	d := open(t, pgtest.New(t).URL, nil)
+	d := open(t, migrated.New(t).URL, nil)
 	read := *irreversible
 	read.Tier = effect.TierRead // which has no signature
 	claim := keyed(t, "default", "k")
@@ -32,7 +31,7 @@ func TestErrors_rowThatTheLogCannotHold(t *testing.T) {
 }
 
 func TestErrors_roleThatMayNotWrite(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	d := open(t, db.URL, nil)
 	execute(t, connect(t, db.URL), `REVOKE INSERT ON undolog.effect FROM `+db.Name)
 	_, err := d.Begin(t.Context(), keyed(t, "default", "k"))

@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"github.com/undolog/undolog/effect"
-	"github.com/undolog/undolog/internal/pgtest"
 	"github.com/undolog/undolog/store"
 	"github.com/undolog/undolog/store/drivertest"
 )
 
 // A transaction that took its number early and commits late is not passed over by who reads on.
 func TestEvents_NoneSlipsBehindAReader(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	d := open(t, db.URL, nil)
 	write := func(kind string) {
 		t.Helper()
@@ -65,7 +64,7 @@ func TestEvents_NoneSlipsBehindAReader(t *testing.T) {
 }
 
 func TestEvents_ReadersAgreeUnderManyWriters(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	drivers := []store.Driver{open(t, db.URL, nil), open(t, db.URL, nil)}
 	writes := drivertest.Scale(1000)
 	done := make(chan struct{})

@@ -17,7 +17,7 @@ import (
 // A connection is cut after any number of bytes of a write, either way: before it was sent, while it is
 // sent, and while it is answered, when it may have been done.
 func TestFaults_ConnectionCutWithinAWrite(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	proxy := pgtest.NewProxy(t, db.URL)
 	d := open(t, withParameter(t, proxy.URL, "pool_max_conns", "1"), nil)
 	direct := open(t, db.URL, nil)
@@ -65,7 +65,7 @@ func TestFaults_ConnectionCutWithinAWrite(t *testing.T) {
 // A beat is not flushed by itself: a server that ends at once with the claim that was to rest on it has lost it, and
 // the claim is not made again without it.
 func TestFaults_BeatLostWithTheServer(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	proxy := pgtest.NewProxy(t, db.URL)
 	d := open(t, withParameter(t, proxy.URL, "pool_max_conns", "1"), nil)
 	claimed(t, d, keyed(t, "default", "beats"))
@@ -123,7 +123,7 @@ func assertHistory(t *testing.T, d *postgres.Driver, claim *effect.Claim, want .
 }
 
 func TestFaults_DatabaseAway(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	proxy := pgtest.NewProxy(t, db.URL)
 	direct := open(t, db.URL, nil)
 	d, patient := open(t, proxy.URL, &postgres.Options{Patience: 1500 * time.Millisecond}), open(t, proxy.URL, &postgres.Options{Patience: time.Hour})
@@ -183,7 +183,7 @@ func TestFaults_DatabaseAway(t *testing.T) {
 
 // What the database itself calls off is tried again.
 func TestFaults_BackendsAreTerminated(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	d := open(t, db.URL, nil)
 	admin := connect(t, db.AdminURL)
 	stop, stopped := make(chan struct{}), make(chan struct{})

@@ -23,7 +23,7 @@ func assertContains(t *testing.T, s, part string) {
 }
 
 func TestGroups_functionsSayWhatStatementsSay(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	open(t, db.URL, nil)
 	conn := connect(t, db.URL)
 	inFunction := strings.NewReplacer("$1::text", "own_tenant", "$2::timestamptz", "fixed_now",
@@ -40,7 +40,7 @@ func TestGroups_functionsSayWhatStatementsSay(t *testing.T) {
 // A function of somebody else's, in a schema that the role looks into, fits the type of what groups send better than
 // the server's own.
 func TestGroups_callNothingOfOtherSchemas(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	open(t, db.URL, nil)
 	conn := connect(t, db.URL)
 	for _, row := range []string{"new_effect", "new_move"} {
@@ -72,7 +72,7 @@ func TestGroups_callNothingOfOtherSchemas(t *testing.T) {
 
 func TestGroups(t *testing.T) {
 	t.Run("a lone caller's writes go by themselves", func(t *testing.T) {
-		d := open(t, pgtest.New(t).URL, nil)
+		d := open(t, migrated.New(t).URL, nil)
 		for i := range 10 {
 			claim := claimed(t, d, keyed(t, "default", fmt.Sprint(i)))
 			if _, err := d.Append(t.Context(), "default", commit(claim)); err != nil {
@@ -84,7 +84,7 @@ func TestGroups(t *testing.T) {
 		}
 	})
 	t.Run("those of many share transactions", func(t *testing.T) {
-		d := open(t, pgtest.New(t).URL, nil)
+		d := open(t, migrated.New(t).URL, nil)
 		const n = 640
 		share(n, 64, func(i int) { claimed(t, d, keyed(t, "default", fmt.Sprint(i))) })
 		if s := d.Stats(); s.Groups >= n/2 || s.Grouped != n {
@@ -92,19 +92,19 @@ func TestGroups(t *testing.T) {
 		}
 	})
 	t.Run("large ones share none that a server would refuse", func(t *testing.T) {
-		d := open(t, pgtest.New(t).URL, nil)
+		d := open(t, migrated.New(t).URL, nil)
 		const n, size = 32, 4 << 20
 		share(n, n, func(i int) {
 			p := keyed(t, "default", fmt.Sprint(i))
 			p.Call.Arguments = fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("x", size))
 			claimed(t, d, p)
 		})
-		if s := d.Stats(); s.Groups < n*size/(16<<20) || s.Grouped != n {
+		if s := d.Stats(); s.Groups < n*size/(16<<20) || s.Grouped < n { // more when one is tried again
 			t.Errorf("%d writes of %d bytes in %d groups", s.Grouped, size, s.Groups)
 		}
 	})
 	t.Run("a bad row fails alone", func(t *testing.T) {
-		d := open(t, pgtest.New(t).URL, nil)
+		d := open(t, migrated.New(t).URL, nil)
 		var failed atomic.Int32
 		const n = 320
 		share(n, 64, func(i int) {
@@ -127,7 +127,7 @@ func TestGroups(t *testing.T) {
 		}
 	})
 	t.Run("replays of many are read together, and each gets its own", func(t *testing.T) {
-		d := open(t, pgtest.New(t).URL, nil)
+		d := open(t, migrated.New(t).URL, nil)
 		tenant := func(i int) string { return fmt.Sprint("tenant-", i%3) }
 		const calls = 30
 		var ids [calls]string
@@ -147,7 +147,7 @@ func TestGroups(t *testing.T) {
 		})
 	})
 	t.Run("who has left before is left out", func(t *testing.T) {
-		d := open(t, pgtest.New(t).URL, nil)
+		d := open(t, migrated.New(t).URL, nil)
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := d.Begin(gone, keyed(t, "default", "k")); err == nil {
@@ -159,7 +159,7 @@ func TestGroups(t *testing.T) {
 		}
 	})
 	t.Run("groups of two processes with the same calls in another order do not wait for each other", func(t *testing.T) {
-		db := pgtest.New(t)
+		db := migrated.New(t)
 		d, e := open(t, db.URL, nil), open(t, db.URL, nil)
 		n := drivertest.Scale(2000)
 		var claims atomic.Int32
@@ -191,7 +191,7 @@ func TestGroups(t *testing.T) {
 
 // However many tools run, none holds a connection.
 func TestPool_OfTwoServesManyCallsUnderWay(t *testing.T) {
-	url := withParameter(t, pgtest.New(t).URL, "pool_max_conns", "2")
+	url := withParameter(t, migrated.New(t).URL, "pool_max_conns", "2")
 	d := open(t, url, nil)
 	const callers = 200
 	var claims [callers]*effect.Claim

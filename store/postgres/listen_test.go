@@ -114,7 +114,7 @@ func awaitListener(t *testing.T, conn *pgx.Conn, before ...int32) (pid int32) {
 func TestWait_hearsOfOtherReplicas(t *testing.T) {
 	for name, parameter := range map[string][2]string{"with a pool of sixteen": {"pool_max_conns", "16"}, "with a pool of two": {"pool_max_conns", "2"}} {
 		t.Run(name, func(t *testing.T) {
-			db := pgtest.New(t)
+			db := migrated.New(t)
 			url := withParameter(t, db.URL, parameter[0], parameter[1])
 			one, other := newReplica(t, url, time.Hour), newReplica(t, url, time.Hour)
 			watch := connect(t, db.URL)
@@ -135,7 +135,7 @@ func TestWait_hearsOfOtherReplicas(t *testing.T) {
 }
 
 func TestWait_hearsAgainAfterItsConnectionWasEnded(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	one, other := newReplica(t, db.URL, time.Hour), newReplica(t, db.URL, time.Hour)
 	watch := connect(t, db.URL)
 	claim := one.claim(t, 0)
@@ -154,7 +154,7 @@ func TestWait_hearsAgainAfterItsConnectionWasEnded(t *testing.T) {
 // Who notifies takes locks for a moment, and may go silent over them: the server holds them for as long as it takes
 // the connection for alive. Who listens waits for them no longer than anybody for a lock, whatever its patience.
 func TestWait_doesNotQueueBehindASilentNotifier(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	one := newReplica(t, db.URL, time.Hour)
 	other := newReplicaWith(t, db.URL, time.Hour, &postgres.Options{Patience: time.Hour})
 	watch, silent := connect(t, db.AdminURL), connect(t, db.URL)
@@ -188,7 +188,7 @@ func queued(t *testing.T, conn *pgx.Conn) (pid int32) {
 
 // What was settled while nobody listened yet is found by who begins to.
 func TestWait_looksWhenItBeginsToListen(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	one, other := newReplica(t, db.URL, time.Hour), newReplica(t, db.URL, time.Hour)
 	for n := range 10 {
 		claim := one.claim(t, n)
@@ -201,7 +201,7 @@ func TestWait_looksWhenItBeginsToListen(t *testing.T) {
 }
 
 func TestWait_throughPgBouncerLooksByItself(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	bouncer := pgtest.NewBouncer(t, db, &pgcluster.BouncerOptions{PoolSize: 4})
 	direct, behind := newReplica(t, db.URL, time.Hour), newReplica(t, bouncer.URL, 50*time.Millisecond)
 	claim := direct.claim(t, 0)
@@ -224,7 +224,7 @@ func TestWait_throughPgBouncerLooksByItself(t *testing.T) {
 
 // A notification says nothing of whose effect it is, and none is sent of what nobody waits for.
 func TestNotifications_sayNothing(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	one, other := newReplica(t, db.URL, time.Hour), newReplica(t, db.URL, time.Hour)
 	watch, eavesdropper := connect(t, db.URL), connect(t, db.URL)
 	if _, err := eavesdropper.Exec(t.Context(), `LISTEN undolog`); err != nil {

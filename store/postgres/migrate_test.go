@@ -3,9 +3,14 @@ package postgres_test
 import (
 	"errors"
 	"net/url"
+	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/undolog/undolog/internal/pgcluster"
 	"github.com/undolog/undolog/internal/pgtest"
 	"github.com/undolog/undolog/store"
 	"github.com/undolog/undolog/store/postgres"
@@ -134,4 +139,37 @@ func TestMigrate(t *testing.T) {
 			t.Errorf("the last step is %+v, want 99 without a name, applied", last)
 		}
 	})
+}
+
+// What the other tests start from is no other schema, and nobody else's, than a migration makes.
+func TestMigrate_aCopyOfItsResultIsTheSame(t *testing.T) {
+	fresh, copied := pgtest.New(t), migrated.New(t)
+	if err := postgres.Migrate(t.Context(), fresh.URL); err != nil {
+		t.Fatal(err)
+	}
+	want := dumpSchema(t, fresh)
+	assertContains(t, want, "CREATE TABLE undolog.effect")
+	if diff := cmp.Diff(want, dumpSchema(t, copied)); diff != "" {
+		t.Errorf("the schema (-migrated +copied)\n%s", diff)
+	}
+}
+
+// dumpSchema says all that makes the schema, owners and rights included.
+func dumpSchema(t *testing.T, db *pgcluster.Database) string {
+	t.Helper()
+	path, err := pgcluster.Program("pg_dump")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), path, "--schema-only", db.AdminURL).Output()
+	if err != nil {
+		t.Fatalf("pg_dump: %v", err)
+	}
+	var lines []string
+	for line := range strings.Lines(strings.ReplaceAll(string(out), db.Name, "its_owner")) {
+		if !strings.HasPrefix(line, `\restrict `) && !strings.HasPrefix(line, `\unrestrict `) { // with a secret of each dump
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "")
 }

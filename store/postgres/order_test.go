@@ -17,7 +17,7 @@ import (
 
 // A dump of a cluster that has begun many transactions, restored into one that has not, has rows that are yet to come.
 func TestOrder_dumpRestoredIntoAYoungerCluster(t *testing.T) {
-	older := pgtest.New(t)
+	older := migrated.New(t)
 	was := open(t, older.URL, nil)
 	burn(t, older)
 	const tenants = 3

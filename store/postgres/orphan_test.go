@@ -16,7 +16,7 @@ import (
 // A connection is cut anywhere within the answer to a Begin, and the database refuses the next try for another reason:
 // the caller is told so and sends nothing, and a claim that was made goes as soon as it is found.
 func TestOrphans_claimWhoseAnswerWasLost(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	proxy := pgtest.NewProxy(t, db.URL)
 	direct, conn := open(t, db.URL, nil), connect(t, db.URL)
 	first := func(key string) *store.Begin { return keyed(t, "default", key) }

@@ -19,18 +19,21 @@ import (
 	"github.com/undolog/undolog/store/postgres"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.Cleanup(pgtest.Exit)) }
+
+// migrated is what a test starts from that is about neither the schema nor who may do what with it.
+var migrated = pgtest.NewTemplate(postgres.Migrate)
 
 // The suite runs in every way that a database is reached in, side by side: most of its time it waits.
 func TestDriver(t *testing.T) {
 	for name, address := range map[string]func(t *testing.T) string{
-		"with a pool of sixteen": func(t *testing.T) string { return pgtest.New(t).URL },
-		"with a pool of two":     func(t *testing.T) string { return withParameter(t, pgtest.New(t).URL, "pool_max_conns", "2") },
+		"with a pool of sixteen": func(t *testing.T) string { return migrated.New(t).URL },
+		"with a pool of two":     func(t *testing.T) string { return withParameter(t, migrated.New(t).URL, "pool_max_conns", "2") },
 		"through PgBouncer in transaction mode": func(t *testing.T) string {
-			return pgtest.NewBouncer(t, pgtest.New(t), &pgcluster.BouncerOptions{PoolSize: 4}).URL
+			return pgtest.NewBouncer(t, migrated.New(t), &pgcluster.BouncerOptions{PoolSize: 4}).URL
 		},
 		"with statements of no name, as the URL says": func(t *testing.T) string {
-			return withParameter(t, pgtest.New(t).URL, "default_query_exec_mode", "exec")
+			return withParameter(t, migrated.New(t).URL, "default_query_exec_mode", "exec")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,14 +5,13 @@ import (
 	"time"
 
 	"github.com/undolog/undolog/effect"
-	"github.com/undolog/undolog/internal/pgtest"
 	"github.com/undolog/undolog/store"
 )
 
 // An effect that failed long ago is begun again and answered while pruning has looked at it and waits for another row:
 // what it is answered with is not what pruning was to take away.
 func TestPrune_doesNotTakeWhatIsAnsweredMeanwhile(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	d := open(t, db.URL, nil)
 	fail := func(key string) {
 		failed := commit(claimed(t, d, keyed(t, "default", key)))

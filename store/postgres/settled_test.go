@@ -14,7 +14,7 @@ import (
 
 // everyReading returns a URL for each way in which a settled call is read.
 func everyReading(t *testing.T) (of map[string]string, admin string) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	return map[string]string{
 		"prepared":                             db.URL,
 		"with statements of no name":           withParameter(t, db.URL, "default_query_exec_mode", "exec"),

@@ -18,7 +18,7 @@ import (
 )
 
 func TestTenants_InterleavedOnFewConnections(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	d := open(t, withParameter(t, db.URL, "pool_max_conns", "4"), nil)
 	const tenants = 20
 	tenant := func(i int) string { return fmt.Sprint("tenant-", i%tenants) }
@@ -69,7 +69,7 @@ func TestTenants_InterleavedOnFewConnections(t *testing.T) {
 }
 
 func TestTenants_WithoutATenantNothingIsSeen(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	d := open(t, db.URL, nil)
 	claim := writesEverything(t, d)
 	conn := connect(t, db.URL)
@@ -195,7 +195,7 @@ func TestOpen_RefusesRolesThatPoliciesDoNotBind(t *testing.T) {
 }
 
 func TestOpen_aRoleThatWritesTimesInAnotherWay(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	execute(t, connect(t, db.URL), `ALTER ROLE `+db.Name+` SET DateStyle = 'SQL, DMY'`)
 	d := open(t, withParameter(t, db.URL, "default_query_exec_mode", "exec"), nil)
 	claimed(t, d, keyed(t, "default", "a"))
@@ -205,7 +205,7 @@ func TestOpen_aRoleThatWritesTimesInAnotherWay(t *testing.T) {
 }
 
 func TestSchema_RowsAreFinal(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	d := open(t, db.URL, nil)
 	claim := writesEverything(t, d)
 	conn := connect(t, db.URL)
@@ -229,7 +229,7 @@ func TestSchema_RowsAreFinal(t *testing.T) {
 
 // What a table's CHECKs would say is said by its policy; see migration 4.
 func TestSchema_UnsoundRowsAreRefused(t *testing.T) {
-	db := pgtest.New(t)
+	db := migrated.New(t)
 	d := open(t, db.URL, nil)
 	claim := claimed(t, d, keyed(t, "default", "k"))
 	if _, err := d.Append(t.Context(), "default", commit(claim)); err != nil {
