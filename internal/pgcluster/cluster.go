@@ -78,7 +78,7 @@ func (c *Cluster) init(opts *Options) (err error) {
 		return err
 	}
 	secret := filepath.Join(c.sentry.dir, "password")
-	if err := errors.Join(os.WriteFile(secret, []byte(c.password), 0o600), giveAway(secret)); err != nil {
+	if err := errors.Join(os.WriteFile(secret, []byte(secretOf(c.password)), 0o600), giveAway(secret)); err != nil {
 		return fmt.Errorf("write password: %w", err)
 	}
 	cmd := exec.Command(filepath.Join(c.programs, "initdb"), "-D", c.data(), "-U", superuser, "-A", "scram-sha-256",
