@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"))
 }
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 var always = []interceptors.Hook{{Events: []string{"*"}, Phase: interceptors.PhaseRequest}}
 

@@ -12,7 +12,7 @@ import (
 )
 
 // patience is how long a test waits for what must come.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // rawPeer says and hears messages as they are on the wire.
 type rawPeer struct {

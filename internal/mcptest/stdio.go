@@ -16,7 +16,7 @@ import (
 )
 
 // patience is how long a test waits for one message before it fails.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // Stdio is a client of a child process on its standard streams. Methods that take no context fail the
 // test; of them only Send and those that return an error may be used from other goroutines. The child
