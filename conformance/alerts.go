@@ -17,7 +17,7 @@ type AlertLog struct {
 }
 
 // alertPatience is how long what is written by another program may be on its way.
-const alertPatience = 15 * time.Second
+const alertPatience = 10 * time.Second
 
 // Write implements io.Writer.
 func (l *AlertLog) Write(p []byte) (int, error) {

@@ -56,7 +56,7 @@ func (s *session) heard(x *conformance.Exchanged) {
 
 // Notifications need not come in the stream of the answer, nor before it.
 const (
-	notifyPatience = 15 * time.Second
+	notifyPatience = 10 * time.Second
 	silence        = 300 * time.Millisecond // after which one that must not come is taken not to
 )
 
