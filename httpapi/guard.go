@@ -36,7 +36,9 @@ func (h *Handler) guard(next http.Handler) http.Handler {
 			return
 		}
 		control := http.NewResponseController(w) // a server that has no deadlines keeps its own
-		_ = control.SetReadDeadline(time.Now().Add(h.opts.ReadTimeout))
+		if r.Body != http.NoBody {
+			_ = control.SetReadDeadline(time.Now().Add(h.opts.ReadTimeout)) // passed, it would end a request that is answered slowly
+		}
 		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
 		guarded.ServeHTTP(w, r)
 	})
