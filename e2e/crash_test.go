@@ -83,11 +83,7 @@ func (w *world) dieAt(edge, tool, arguments string) {
 	w.t.Helper()
 	w.faults(nil)
 	kill := edge == "after-effect"
-	lease := "300ms"
-	if kill {
-		lease = "1s"
-	}
-	cmd := w.command(w.gatewayArgs("--heartbeat", lease)...)
+	cmd := w.command(w.gatewayArgs("--heartbeat", "300ms")...)
 	if kill {
 		w.faults(faults.Set{tool: {DelayAfterMs: 10_000, Times: 1}})
 	} else {

@@ -58,7 +58,7 @@ var oddAnswers = map[string]string{
 	"invalid_utf8_error":      "{\"jsonrpc\":\"2.0\",\"id\":%s,\"error\":{\"code\":-32050,\"message\":\"a\xff\xfeb\"}}",
 	"lone_surrogate":          `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"\ud800"}]}}`,
 	"no_json":                 `{"jsonrpc":"2.0","id":%s,"result":{"content":[}}`,
-	"large":                   `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"` + strings.Repeat("x", 20<<20) + `"}]}}`,
+	"large":                   `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"` + strings.Repeat("x", 4<<20) + `"}]}}`,
 	"deep":                    `{"jsonrpc":"2.0","id":%s,"result":` + strings.Repeat("[", 990) + strings.Repeat("]", 990) + `}`,
 	"deep_object":             `{"jsonrpc":"2.0","id":%s,"result":` + strings.Repeat(`{"a":`, 990) + "1" + strings.Repeat("}", 990) + `}`,
 	"deeper":                  `{"jsonrpc":"2.0","id":%s,"result":{"a":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}}`,

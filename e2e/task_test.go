@@ -62,7 +62,7 @@ func TestTask_isTakenUpAfterARestart(t *testing.T) {
 			}
 			agent.Kill()
 			work.put("status", "completed")
-			again := w.agent()
+			again := w.agent("--heartbeat", "1s") // it looks that often for what the dead have left
 			w.eventually("the task's end", func() bool { return w.only("work").State == "committed" })
 			if answer := again.Call("2", "work", `{"n":1}`); !replayed(t, answer) || !strings.Contains(string(answer.Result), "printed") {
 				t.Errorf("the call sent again is answered with %s", answer.Raw)
