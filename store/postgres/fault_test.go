@@ -4,8 +4,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/undolog/undolog/effect"
 	"github.com/undolog/undolog/internal/pgtest"
@@ -181,28 +184,15 @@ func TestFaults_DatabaseAway(t *testing.T) {
 	})
 }
 
-// What the database itself calls off is tried again.
+// What the database itself calls off is tried again. However slow it is, it gets something done in between.
 func TestFaults_BackendsAreTerminated(t *testing.T) {
 	db := migrated.New(t)
-	d := open(t, db.URL, nil)
-	admin := connect(t, db.AdminURL)
+	d, admin := open(t, db.URL, nil), connect(t, db.AdminURL)
+	var settled atomic.Int64
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		tick := time.NewTicker(250 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-stop:
-				return
-			case <-tick.C:
-			}
-			_, err := admin.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND usename <> current_user`)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-		}
+		terminateAgain(t, admin, &settled, stop)
 	}()
 	share(drivertest.Scale(2000)+100, 16, func(i int) {
 		begun, err := d.Begin(t.Context(), keyed(t, "default", fmt.Sprint(i)))
@@ -213,7 +203,30 @@ func TestFaults_BackendsAreTerminated(t *testing.T) {
 		if r, err := d.Append(t.Context(), "default", commit(begun.Claim)); err != nil || r.State != effect.StateCommitted || r.Ordinal != 1 {
 			t.Errorf("Append = %+v, %v", r, err)
 		}
+		settled.Add(1)
 	})
 	close(stop)
 	<-stopped
+}
+
+// terminateAgain ends all of the database's connections, again when a few calls have been settled since, until stop.
+func terminateAgain(t *testing.T, admin *pgx.Conn, settled *atomic.Int64, stop <-chan struct{}) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for next := int64(1); ; {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		if settled.Load() < next {
+			continue
+		}
+		next = settled.Load() + 20
+		_, err := admin.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND usename <> current_user`)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+	}
 }
