@@ -11,7 +11,7 @@ import (
 
 func main() {
 	bin := flag.String("bin", "bin", "`DIR` with the programs undolog and payments")
-	heartbeat := flag.Duration("heartbeat", 2*time.Second, "how long after its last sign of life a gateway's calls count as lost: longer, for a machine that may stop for a while")
+	heartbeat := flag.Duration("heartbeat", 4*time.Second, "how long after its last sign of life a gateway's calls count as lost: longer, for a machine that may stop for a while")
 	agent := flag.String("agent", "", "play an agent: start the server that the arguments name, charge with these `ARGUMENTS`, wait")
 	flag.Parse()
 	var err error

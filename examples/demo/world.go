@@ -48,7 +48,7 @@ func newWorld(dir, bin string, heartbeat time.Duration) (*world, error) {
 }
 
 // gateway is the command line that stands in an agent's MCP configuration. A short heartbeat lets a
-// killed gateway's calls count as lost after two seconds and not ten; a gateway that the machine stops for longer than
+// killed gateway's calls count as lost after four seconds and not ten; a gateway that the machine stops for longer than
 // that counts as dead, too.
 func (w *world) gateway() []string {
 	return []string{w.undolog, "--db", w.db, "gateway", "--heartbeat", w.heartbeat.String(),
