@@ -32,6 +32,7 @@ type answerStream struct {
 	w       http.ResponseWriter
 	rc      *http.ResponseController
 	started bool
+	refused bool // the last message was an error
 	closed  bool
 	over    chan struct{} // closed with closed
 }
@@ -60,6 +61,7 @@ func (s *answerStream) sendLocked(m *Message, last bool) error {
 		return errStreamClosed
 	}
 	if last {
+		s.refused = m.Error != nil
 		defer s.closeLocked()
 	}
 	if !s.started && (!s.events || s.single && last) {
@@ -115,6 +117,13 @@ func (s *answerStream) keepAliveUntil(ctx context.Context, every time.Duration) 
 			return
 		}
 	}
+}
+
+// wasRefused reports whether the last message was an error.
+func (s *answerStream) wasRefused() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused
 }
 
 // close ends the stream. Nothing is written to the response afterwards.

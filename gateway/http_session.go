@@ -69,6 +69,9 @@ func (h *HTTPHandler) serveRequests(w http.ResponseWriter, r *http.Request, a *h
 		stream.close()
 	})()
 	stream.keepAliveUntil(r.Context(), h.opts.KeepAlive)
+	if begins && stream.wasRefused() {
+		a.cancel()
+	}
 }
 
 // take passes on a POST that asks for no answer.
@@ -99,10 +102,10 @@ func (a *httpAgent) endRequests(messages []*Message, text string) {
 	}
 }
 
-// establish gives the agent its session id with the first good message; a refused initialize leaves no
-// session.
+// establish gives the agent its session id with the headers, which go out ahead of the answer of an upstream that takes
+// its time to start. A refused initialize leaves no session.
 func (a *httpAgent) establish(first *Message, h http.Header) (status int) {
-	if first != nil && first.Error == nil {
+	if first == nil || first.Error == nil {
 		a.established.Store(true)
 		h.Set(sessionHeader, a.id)
 	}

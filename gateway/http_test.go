@@ -453,6 +453,49 @@ func TestFront_ClosedResponseCancelsAStatelessRequest(t *testing.T) {
 	<-done
 }
 
+// An upstream that takes its time to start is waited for, and the headers go out meanwhile: with the session's id.
+func TestFront_SessionOfASlowUpstream(t *testing.T) {
+	begin := func(t *testing.T, answer string) (f *front, client *mcptest.HTTP, stream *mcptest.Stream, closed chan struct{}) {
+		release := make(chan struct{})
+		closed = make(chan struct{})
+		f = newFront(t, &gateway.HTTPOptions{KeepAlive: time.Millisecond}, onClose(scriptedAll(func(m *gateway.Message, send func(string)) {
+			switch m.Method {
+			case "initialize":
+				<-release
+				send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, m.ID, answer))
+			case "tools/call":
+				send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, m.ID))
+			}
+		}), closed))
+		client = &mcptest.HTTP{URL: f.url}
+		stream, err := client.Post(t.Context(), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(stream.Close)
+		close(release) // Post has returned, so the headers are out
+		client.Version, client.Session = "2025-11-25", stream.Header.Get("Mcp-Session-Id")
+		return f, client, stream, closed
+	}
+	t.Run("begins", func(t *testing.T) {
+		f, client, stream, _ := begin(t, `"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"slow","version":"1"}}`)
+		if m, err := stream.Response("1"); err != nil || m.Result == nil || client.Session == "" {
+			t.Fatalf("session %q, %s, %v", client.Session, m.Raw, err)
+		}
+		if m := f.call(t, client, "2", "x"); m.Error != nil {
+			t.Errorf("a call in it: %s", m.Raw)
+		}
+	})
+	t.Run("ends when it is refused", func(t *testing.T) {
+		f, client, stream, closed := begin(t, `"error":{"code":-32602,"message":"no"}`)
+		if m, err := stream.Response("1"); err != nil || m.Error == nil {
+			t.Fatalf("answered %s, %v", m.Raw, err)
+		}
+		await(t, closed, "the upstream to be closed")
+		f.expectGone(t, client)
+	})
+}
+
 func TestFront_SessionsEnd(t *testing.T) {
 	t.Run("by DELETE", func(t *testing.T) {
 		f := newFront(t, nil, scripted(nil))
