@@ -35,7 +35,7 @@ func TestProcesses_shareOneLog(t *testing.T) {
 	}
 	starting.Wait()
 
-	answers := callAll(t, agents, identical, func(int) string { return mcptest.ToolParams("charge", charge10, `"idempotencyKey":"k"`) })
+	answers := makeAll(t, agents, identical, func(int) string { return mcptest.ToolParams("charge", charge10, `"idempotencyKey":"k"`) })
 	for _, m := range answers {
 		if m.Error != nil {
 			t.Errorf("identical call failed: %s", m.Raw)
@@ -43,7 +43,7 @@ func TestProcesses_shareOneLog(t *testing.T) {
 	}
 	w.wantEffects("charge", 1)
 
-	answers = callAll(t, agents, different, func(i int) string {
+	answers = makeAll(t, agents, different, func(i int) string {
 		return mcptest.ToolParams("append_note", fmt.Sprintf(`{"text":"n%d"}`, i), "")
 	})
 	failed := 0
@@ -71,10 +71,33 @@ func TestProcesses_shareOneLog(t *testing.T) {
 		t.Errorf("the log has %d of %d effects", got, different)
 	}
 	for _, a := range agents {
-		if strings.Contains(a.Stderr(), "database is locked") {
-			t.Errorf("a gateway said: %s", a.Stderr())
+		for line := range strings.Lines(a.Stderr()) {
+			if strings.Contains(line, "database is locked") && !strings.Contains(line, "for 30s") { // nobody waits for longer
+				t.Errorf("a gateway said: %s", line)
+			}
 		}
 	}
+}
+
+// makeAll is callAll, and makes those calls again that were not made: so it goes on a machine so busy that the others
+// have the log for as long as one waits.
+func makeAll(t *testing.T, agents []*mcptest.Stdio, n int, params func(i int) string) []mcptest.Message {
+	t.Helper()
+	answers := callAll(t, agents, n, params)
+	for i := range answers {
+		for try := 0; answers[i].Error != nil && try < 20; try++ {
+			if outcome, _ := outcomeOf(t, answers[i]); outcome != "unavailable" {
+				break
+			}
+			id := fmt.Sprintf(`"%d, try %d"`, i, try)
+			m, err := agents[0].Do(t.Context(), id, mcptest.Request(id, "tools/call", params(i)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			answers[i] = m
+		}
+	}
+	return answers
 }
 
 // callAll spreads n calls over the agents, eight of each under way at a time, and returns the answers.

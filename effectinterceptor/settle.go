@@ -42,12 +42,17 @@ func (i *Interceptors) Settled(ctx context.Context, exchange string, end End) {
 	if o == nil || o.replayed {
 		return
 	}
-	faults.Point("after-answer")
+	answered := end.Kind == effect.OutcomeAnswered
+	if answered {
+		faults.Point("after-answer")
+	}
 	out := end.outcome()
 	late := o.ended() && !again
 	i.settle(ctx, o, out)
-	faults.Point("after-settle")
-	responseComes := end.Kind == effect.OutcomeAnswered && end.Error == nil && !late
+	if answered {
+		faults.Point("after-settle")
+	}
+	responseComes := answered && end.Error == nil && !late
 	if !i.opts.Delivery && out.Kind != effect.OutcomeLost && !responseComes {
 		i.forget(o)
 	}
