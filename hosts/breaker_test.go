@@ -176,6 +176,73 @@ func TestHost_NoticesAConnectionThatIsDead(t *testing.T) {
 	})
 }
 
+// A request that may take long does not keep a dead connection.
+func TestHost_NoticesAConnectionThatIsDeadUnderARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var silent atomic.Bool
+		h := silenceable(t, &hosts.Options{Timeout: time.Hour}, &silent)
+		defer h.Close()
+		if _, err := h.List(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		silent.Store(true)
+		began := time.Now()
+		if _, err := h.Invoke(t.Context(), invoke("allow", 0)); err == nil || time.Since(began) > 3*time.Minute {
+			t.Errorf("error %v after %s", err, time.Since(began))
+		}
+	})
+}
+
+// slow is a transport on which each message takes a while to be read, once it is told to.
+type slow struct {
+	mcp.Transport
+	from *atomic.Bool
+}
+
+func (s *slow) Connect(ctx context.Context) (mcp.Connection, error) {
+	c, err := s.Transport.Connect(ctx)
+	return &slowConn{c, s.from}, err
+}
+
+type slowConn struct {
+	mcp.Connection
+	from *atomic.Bool
+}
+
+func (c *slowConn) Read(ctx context.Context) (jsonrpc.Message, error) {
+	m, err := c.Connection.Read(ctx)
+	if err == nil && c.from.Load() {
+		time.Sleep(50 * time.Second) // of the bubble's clock
+	}
+	return m, err
+}
+
+// Behind a long answer that of a look is late, and nobody may be cut off for it.
+func TestHost_IsNotLookedAtWhileItAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var from atomic.Bool
+		h, err := hosts.Dial("far", func() (mcp.Transport, error) {
+			s := mcp.NewServer(&mcp.Implementation{Name: "host"}, nil)
+			install(t)(s)
+			near, far := mcp.NewInMemoryTransports()
+			_, err := s.Connect(context.Background(), far, nil)
+			return &slow{near, &from}, err
+		}, &hosts.Options{Timeout: 2 * time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Close()
+		if _, err := h.List(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		from.Store(true)
+		if _, err := h.Invoke(t.Context(), invoke("allow", 0)); err != nil {
+			t.Errorf("Invoke: %v", err)
+		}
+		from.Store(false)
+	})
+}
+
 // deaf is a connection to a host that answers nothing before the handshake.
 type deaf struct{ mcp.Transport }
 

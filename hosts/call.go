@@ -49,7 +49,9 @@ func (h *Host) do(ctx context.Context, limit, patience time.Duration, f func(ctx
 	defer cancel()
 	defer context.AfterFunc(up.ctx, cancel)() // a connection that is gone keeps nobody
 	began := time.Now()
+	up.asked.Add(1)
 	err = f(bounded, up)
+	up.asked.Add(-1)
 	outcome, err = h.judge(bounded, time.Since(began), limit, patience, err)
 	if outcome == broken {
 		c.lost(up, err)

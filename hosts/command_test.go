@@ -71,7 +71,7 @@ func pidOf(name string, pid int) interceptors.Interceptor {
 
 func play(t *testing.T, role string) *hosts.Host {
 	t.Helper()
-	h, err := hosts.Command("far", []string{os.Args[0]}, &hosts.Options{Env: []string{asHost + "=" + role}, Grace: 300 * time.Millisecond, Timeout: 2 * time.Minute})
+	h, err := hosts.Command("far", []string{os.Args[0]}, &hosts.Options{Env: []string{asHost + "=" + role}, Grace: 300 * time.Millisecond, Timeout: 10 * time.Minute, PingEvery: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -23,6 +24,7 @@ const (
 	slowAfter    = time.Second      // of waiting in vain
 	probePart    = 3                // of the time to connect that an older host may let the probe hang
 	pingPatience = 10 * time.Second // for the answer to a look
+	looksInVain  = 4                // in a row, while requests are under way
 )
 
 // firstStateless is the first revision without sessions, and without a stream that a host may speak on unasked.
@@ -48,6 +50,7 @@ type conn struct {
 type life struct {
 	session *mcp.ClientSession
 	remote  chain.Host
+	asked   atomic.Int32    // requests under way
 	ctx     context.Context // ends with it
 	end     context.CancelFunc
 }
@@ -249,10 +252,12 @@ func (c *conn) tend(up *life) {
 }
 
 // ping looks whether the host itself answers, by a question that every revision has: the stateless ones
-// know no ping.
+// know no ping. While a request is under way one look in vain says nothing: its answer may have to wait for a long
+// one before it.
 func (c *conn) ping(up *life) {
 	ticker := time.NewTicker(c.host.opts.PingEvery)
 	defer ticker.Stop()
+	inVain := 0
 	for {
 		select {
 		case <-ticker.C:
@@ -264,7 +269,11 @@ func (c *conn) ping(up *life) {
 		cancel()
 		var wire *jsonrpc.Error
 		var malformed *interceptors.MalformedError
-		if err != nil && up.ctx.Err() == nil && !errors.As(err, &wire) && !errors.As(err, &malformed) {
+		if err == nil || up.ctx.Err() != nil || errors.As(err, &wire) || errors.As(err, &malformed) {
+			inVain = 0
+			continue
+		}
+		if inVain++; up.asked.Load() == 0 || inVain == looksInVain {
 			c.lost(up, fmt.Errorf("it does not answer when looked at: %w", err))
 			return
 		}
