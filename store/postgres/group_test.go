@@ -63,7 +63,7 @@ func TestGroups_callNothingOfOtherSchemas(t *testing.T) {
 					t.Errorf("Append: %v", err)
 				}
 			})
-			if s := d.Stats(); s.Groups == s.Grouped || s.Grouped != 2*n {
+			if s := d.Stats(); s.Groups == s.Grouped || s.Grouped < 2*n { // more when one is tried again
 				t.Errorf("%d writes in %d groups", s.Grouped, s.Groups)
 			}
 		})
@@ -87,7 +87,7 @@ func TestGroups(t *testing.T) {
 		d := open(t, migrated.New(t).URL, nil)
 		const n = 640
 		share(n, 64, func(i int) { claimed(t, d, keyed(t, "default", fmt.Sprint(i))) })
-		if s := d.Stats(); s.Groups >= n/2 || s.Grouped != n {
+		if s := d.Stats(); s.Groups >= n/2 || s.Grouped < n {
 			t.Errorf("%d writes in %d groups", s.Grouped, s.Groups)
 		}
 	})
@@ -96,7 +96,7 @@ func TestGroups(t *testing.T) {
 		const n, size = 32, 4 << 20
 		share(n, n, func(i int) {
 			p := keyed(t, "default", fmt.Sprint(i))
-			p.Call.Arguments = fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("x", size))
+			p.Call.Arguments = fmt.Appendf(nil, `{"text":"%s"}`, strings.Repeat("x", size)) // %q is slow
 			claimed(t, d, p)
 		})
 		if s := d.Stats(); s.Groups < n*size/(16<<20) || s.Grouped < n { // more when one is tried again

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net/url"
 	"testing"
@@ -19,7 +20,16 @@ import (
 	"github.com/undolog/undolog/store/postgres"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.Cleanup(pgtest.Exit)) }
+// The ways of TestDriver run at once however few processors there are: much of their time they wait for the server.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
+		if err := p.Value.Set("4"); err != nil {
+			panic(err) // it is a number
+		}
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(pgtest.Exit))
+}
 
 // migrated is what a test starts from that is about neither the schema nor who may do what with it.
 var migrated = pgtest.NewTemplate(postgres.Migrate)
