@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -217,13 +218,27 @@ func writeFile(t *testing.T, path, text string) {
 func TestDurations_AreSaidInDaysAndWeeksToo(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "undolog.db")
 	id := asked(t, db, "1")[0]
+	lastsFor(t, db, 48*time.Hour, "extend", id, "--for", "2d")
+	lastsFor(t, db, 168*time.Hour, "extend", id, "--for", "1w")
+	lastsFor(t, db, 36*time.Hour, "grant", "give", "--effect", id, "--for", "1d12h", "--reason", "r")
 	doSteps(t, db,
-		step{[]string{"extend", id, "--for", "2d"}, exitOK, "can be decided until " + localTime(time.Now().Add(48 * time.Hour))[:10]},
-		step{[]string{"extend", id, "--for", "1w"}, exitOK, "can be decided until " + localTime(time.Now().Add(168 * time.Hour))[:10]},
 		step{[]string{"extend", id, "--for", "soon"}, exitUsage, "such as 90s, 10m, 8h, 2d or 1w"},
-		step{[]string{"grant", "give", "--effect", id, "--for", "1d12h", "--reason", "r"}, exitOK, "until " + localTime(time.Now().Add(36 * time.Hour))[:10]},
 		step{[]string{"log", "--since", "1w"}, exitOK, id},
 	)
+}
+
+var untilTime = regexp.MustCompile(`until (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)`)
+
+// lastsFor runs a command line that says until when something holds, which is so long from now.
+func lastsFor(t *testing.T, db string, d time.Duration, args ...string) {
+	t.Helper()
+	earliest := localTime(time.Now().Add(d))
+	out, code := said(t, append([]string{"--db", db}, args...)...)
+	latest := localTime(time.Now().Add(d))
+	found := untilTime.FindStringSubmatch(out)
+	if code != exitOK || found == nil || found[1] < earliest || found[1] > latest {
+		t.Errorf("undolog %s: exit code %d, said %q, want a time from %s to %s", strings.Join(args, " "), code, out, earliest, latest)
+	}
 }
 
 // One call of several without its digest would be approved as whatever it is by now, and one that cannot be read is
