@@ -4,20 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
 
 	"github.com/undolog/undolog/httpapi"
+	"github.com/undolog/undolog/internal/mcptest"
 )
 
 // startBrowser starts Chromium for a test; where there is none it is installed, or the test fails.
@@ -165,29 +164,10 @@ type site struct {
 
 func newSite(w *world) *site {
 	w.t.Helper()
-	s := &site{w: w, addr: freeAddress(w.t)}
+	s := &site{w: w, addr: "127.0.0.1:" + mcptest.FreePort(w.t)}
 	s.start()
 	w.t.Cleanup(func() { s.end() })
 	return s
-}
-
-// freeAddress is one that nobody else is given while nobody listens there: it is none of the ports that systems hand
-// out.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000)))
-		if errors.Is(err, syscall.EADDRINUSE) {
-			continue
-		}
-		if err == nil {
-			err = l.Close()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l.Addr().String()
-	}
 }
 
 // start serves with a log of its own, as a program of its own would.

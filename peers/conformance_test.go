@@ -86,7 +86,7 @@ func TestConformance_OfOurServer(t *testing.T) {
 // startOnFreePort starts go-sdk's server on HTTP and returns its URL.
 func startOnFreePort(t *testing.T, program string, flags []string) string {
 	t.Helper()
-	address := "127.0.0.1:" + freePort(t)
+	address := "127.0.0.1:" + mcptest.FreePort(t)
 	cmd := exec.Command(program, append([]string{"-http", address}, flags...)...)
 	mcptest.StartServer(t, cmd, regexp.MustCompile(`listening at (\S+)`))
 	return "http://" + address + "/mcp"

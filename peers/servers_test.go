@@ -4,15 +4,10 @@ package peers_test
 
 import (
 	"encoding/base64"
-	"errors"
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"syscall"
 	"testing"
 
 	"github.com/undolog/undolog/internal/mcptest"
@@ -53,31 +48,11 @@ func everythingCommand(t *testing.T, _ string) []string {
 
 func startEverything(t *testing.T, _ string) string {
 	t.Helper()
-	port := freePort(t)
+	port := mcptest.FreePort(t)
 	cmd := exec.Command("node", npmServer(t, "server-everything"), "streamableHttp")
 	cmd.Env = append(os.Environ(), "PORT="+port)
 	mcptest.StartServer(t, cmd, regexp.MustCompile(`listening on port (\d+)`))
 	return "http://127.0.0.1:" + port + "/mcp"
-}
-
-// freePort returns a port that was free a moment ago: the server cannot choose one and say so. It is none of those that
-// systems hand out, so that nobody else is given it meanwhile.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for {
-		port := fmt.Sprint(10_000 + rand.IntN(20_000))
-		l, err := net.Listen("tcp", ":"+port) // as the servers do
-		if errors.Is(err, syscall.EADDRINUSE) {
-			continue
-		}
-		if err == nil {
-			err = l.Close()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return port
-	}
 }
 
 func filesystemCommand(t *testing.T, dir string) []string {

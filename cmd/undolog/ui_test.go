@@ -3,22 +3,18 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/undolog/undolog/effect"
+	"github.com/undolog/undolog/internal/mcptest"
 	"github.com/undolog/undolog/store"
 	"github.com/undolog/undolog/store/sqlite"
 )
@@ -138,7 +134,7 @@ var loginCode = regexp.MustCompile(`#login=(\S+)`)
 
 func TestUI_withoutTokensServesItsUser(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "log.db")
-	s := serveUI(t, "--db", db, "ui", "--listen", freeAddress(t))
+	s := serveUI(t, "--db", db, "ui", "--listen", "127.0.0.1:"+mcptest.FreePort(t))
 	code := s.says(loginCode)
 	status, _, cookie := s.ask("POST", "/v1/session", `{"token":"`+code+`"}`, nil)
 	if status != http.StatusOK || cookie == nil {
@@ -163,25 +159,6 @@ func TestUI_withoutTokensServesItsUser(t *testing.T) {
 	status, body, _ := again.ask("GET", "/v1/session", "", func(r *http.Request) { r.AddCookie(&http.Cookie{Name: cookie.Name, Value: cookie.Value}) })
 	if status != http.StatusOK || !strings.Contains(body, localUser()) {
 		t.Errorf("after a restart: status %d, %s", status, body)
-	}
-}
-
-// freeAddress is one that nobody else is given while nobody listens there: it is none of the ports that systems hand
-// out.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000)))
-		if errors.Is(err, syscall.EADDRINUSE) {
-			continue
-		}
-		if err == nil {
-			err = l.Close()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l.Addr().String()
 	}
 }
 
