@@ -218,7 +218,7 @@ func (c *slowConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 }
 
 // Behind a long answer that of a look is late, and nobody may be cut off for it.
-func TestHost_IsNotLookedAtWhileItAnswers(t *testing.T) {
+func TestHost_IsKeptWhileItAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var from atomic.Bool
 		h, err := hosts.Dial("far", func() (mcp.Transport, error) {

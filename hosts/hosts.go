@@ -31,7 +31,8 @@ type Options struct {
 	Timeout time.Duration
 	// ConnectTimeout bounds the start of a command and the handshake. Defaults to 30 s.
 	ConnectTimeout time.Duration
-	// PingEvery is how often an idle connection is looked at. Defaults to 30 s; negative: never.
+	// PingEvery is how often a connection is looked at. One that is idle is given up after one look in vain, one with
+	// requests under way after four in a row. Defaults to 30 s; negative: never.
 	PingEvery time.Duration
 	// BreakAfter is how many time-outs in a row open the breaker. Defaults to 3.
 	BreakAfter int
