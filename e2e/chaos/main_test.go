@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ var (
 // The tests wait most of the time, for databases and for times to be over: more of them at once cost little.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue && !*soak {
+	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue && runtime.GOMAXPROCS(0) < 4 && !*soak {
 		if err := p.Value.Set("4"); err != nil {
 			panic(err) // it is a number
 		}

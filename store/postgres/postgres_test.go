@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"net/url"
+	"runtime"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ import (
 // The ways of TestDriver run at once however few processors there are: much of their time they wait for the server.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
+	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue && runtime.GOMAXPROCS(0) < 4 {
 		if err := p.Value.Set("4"); err != nil {
 			panic(err) // it is a number
 		}
