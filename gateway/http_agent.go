@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/undolog/undolog/internal/splice"
@@ -27,8 +26,6 @@ type httpAgent struct {
 	ended  context.Context // ends with Close
 	end    context.CancelFunc
 	work   sync.WaitGroup
-
-	established atomic.Bool // the agent has its session id
 
 	mu      sync.Mutex
 	closed  bool

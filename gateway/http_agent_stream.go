@@ -32,7 +32,7 @@ type answerStream struct {
 	w       http.ResponseWriter
 	rc      *http.ResponseController
 	started bool
-	refused bool // the last message was an error
+	result  bool // the last message was written and is no error
 	closed  bool
 	over    chan struct{} // closed with closed
 }
@@ -50,6 +50,7 @@ func (s *answerStream) send(m *Message, last bool) error {
 	// Behind an answer in chunks there is an end that it need not read.
 	whole := last && !s.started
 	err := s.sendLocked(m, last)
+	s.result = s.result || err == nil && last && m.Error == nil
 	if err == nil && whole && m.OnLoss != nil && s.read != nil {
 		s.read.expect(m.OnLoss, 1)
 	}
@@ -61,7 +62,6 @@ func (s *answerStream) sendLocked(m *Message, last bool) error {
 		return errStreamClosed
 	}
 	if last {
-		s.refused = m.Error != nil
 		defer s.closeLocked()
 	}
 	if !s.started && (!s.events || s.single && last) {
@@ -119,11 +119,11 @@ func (s *answerStream) keepAliveUntil(ctx context.Context, every time.Duration) 
 	}
 }
 
-// wasRefused reports whether the last message was an error.
-func (s *answerStream) wasRefused() bool {
+// hasResult reports whether the last message was written and is no error.
+func (s *answerStream) hasResult() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.refused
+	return s.result
 }
 
 // close ends the stream. Nothing is written to the response afterwards.

@@ -37,9 +37,6 @@ func (h *HTTPHandler) serveSessionPost(w http.ResponseWriter, r *http.Request, m
 	default:
 		h.serveRequests(w, r, a, messages, accepts.events, begins)
 	}
-	if begins && !a.isEstablished() {
-		a.cancel()
-	}
 }
 
 // serveRequests passes requests on and keeps the response open for what belongs to them.
@@ -47,7 +44,12 @@ func (h *HTTPHandler) serveRequests(w http.ResponseWriter, r *http.Request, a *h
 	stream := newAnswerStream(w, r, events)
 	defer stream.close()
 	if begins {
-		stream.before = a.establish
+		stream.before = a.introduce
+		defer func() {
+			if !stream.hasResult() {
+				a.cancel() // refused, or its agent has gone
+			}
+		}()
 	}
 	if _, err := a.begin(messages, stream); err != nil {
 		writeRefusal(w, err)
@@ -69,9 +71,6 @@ func (h *HTTPHandler) serveRequests(w http.ResponseWriter, r *http.Request, a *h
 		stream.close()
 	})()
 	stream.keepAliveUntil(r.Context(), h.opts.KeepAlive)
-	if begins && stream.wasRefused() {
-		a.cancel()
-	}
 }
 
 // take passes on a POST that asks for no answer.
@@ -102,17 +101,14 @@ func (a *httpAgent) endRequests(messages []*Message, text string) {
 	}
 }
 
-// establish gives the agent its session id with the headers, which go out ahead of the answer of an upstream that takes
-// its time to start. A refused initialize leaves no session.
-func (a *httpAgent) establish(first *Message, h http.Header) (status int) {
+// introduce gives the agent its session id with the headers, which go out ahead of the answer of an upstream that takes
+// its time to start. An initialize that is refused, or whose agent leaves before the answer, leaves no session.
+func (a *httpAgent) introduce(first *Message, h http.Header) (status int) {
 	if first == nil || first.Error == nil {
-		a.established.Store(true)
 		h.Set(sessionHeader, a.id)
 	}
 	return http.StatusOK
 }
-
-func (a *httpAgent) isEstablished() bool { return a.established.Load() }
 
 // serveGet opens the stream for messages that belong to no request.
 func (h *HTTPHandler) serveGet(w http.ResponseWriter, r *http.Request) {

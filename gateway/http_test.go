@@ -462,7 +462,9 @@ func TestFront_SessionOfASlowUpstream(t *testing.T) {
 			switch m.Method {
 			case "initialize":
 				<-release
-				send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, m.ID, answer))
+				if answer != "" {
+					send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, m.ID, answer))
+				}
 			case "tools/call":
 				send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, m.ID))
 			}
@@ -491,6 +493,12 @@ func TestFront_SessionOfASlowUpstream(t *testing.T) {
 		if m, err := stream.Response("1"); err != nil || m.Error == nil {
 			t.Fatalf("answered %s, %v", m.Raw, err)
 		}
+		await(t, closed, "the upstream to be closed")
+		f.expectGone(t, client)
+	})
+	t.Run("ends when its agent leaves before the answer", func(t *testing.T) {
+		f, client, stream, closed := begin(t, "")
+		stream.Close()
 		await(t, closed, "the upstream to be closed")
 		f.expectGone(t, client)
 	})
