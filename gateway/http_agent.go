@@ -334,27 +334,59 @@ func (a *httpAgent) takeForRefusal(q *queued) bool {
 	return true
 }
 
-// listen makes stream the GET stream, in place of an older one, and sends what has waited for it.
-func (a *httpAgent) listen(stream *answerStream) error {
+// listen makes stream the GET stream, in place of an older one.
+func (a *httpAgent) listen(stream *answerStream) {
 	a.mu.Lock()
-	older, waiting := a.stream, a.queue
-	a.stream, a.queue = stream, nil
-	for _, q := range waiting {
-		q.taken = true
-		if q.timer != nil {
-			q.timer.Stop()
-		}
-	}
+	older := a.stream
+	a.stream = stream
 	a.mu.Unlock()
 	if older != nil {
 		older.close()
 	}
-	for _, q := range waiting {
+}
+
+// catchUp sends what has waited for the GET stream.
+func (a *httpAgent) catchUp(stream *answerStream) error {
+	for {
+		q := a.nextFor(stream)
+		if q == nil {
+			return nil
+		}
 		if err := stream.send(q.message, false); err != nil {
+			a.putBack(q)
 			return err
 		}
 	}
-	return nil
+}
+
+// nextFor takes the first message that waits for a GET stream; nil when there is none, or when that is another by now.
+func (a *httpAgent) nextFor(stream *answerStream) *queued {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stream != stream || len(a.queue) == 0 {
+		return nil
+	}
+	q := a.queue[0]
+	a.queue = a.queue[1:]
+	q.taken = true
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+	return q
+}
+
+// putBack keeps what a stream could not take for the next one.
+func (a *httpAgent) putBack(q *queued) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return
+	}
+	q.taken = false
+	if q.timer != nil {
+		q.timer.Reset(a.opts.StreamWait)
+	}
+	a.queue = slices.Insert(a.queue, 0, q)
 }
 
 // unlisten forgets stream as the GET stream.

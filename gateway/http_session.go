@@ -124,11 +124,9 @@ func (h *HTTPHandler) serveGet(w http.ResponseWriter, r *http.Request) {
 	defer a.release()
 	stream := newAnswerStream(w, r, true)
 	defer stream.close()
-	if err := stream.open(); err != nil {
-		return
-	}
+	a.listen(stream) // before the agent hears of it: what it opens next is newer
 	defer a.unlisten(stream)
-	if err := a.listen(stream); err != nil {
+	if stream.open() != nil || a.catchUp(stream) != nil {
 		return
 	}
 	defer context.AfterFunc(a.ended, stream.close)()

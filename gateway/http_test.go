@@ -324,6 +324,45 @@ func TestFront_UpstreamRequests(t *testing.T) {
 	})
 }
 
+// What a stream has not taken when its agent hangs up waits for the next one.
+func TestFront_MessagesWaitForAnotherStream(t *testing.T) {
+	const last = 12 // of a MiB each: all together more than is under way on a connection
+	f := newFront(t, &gateway.HTTPOptions{QueueSize: last}, scripted(func(m *gateway.Message, send func(string)) {
+		switch m.Method {
+		case "notifications/ask":
+			for n := 1; n <= last; n++ {
+				send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/noted","params":{"text":"%s","n":%d}}`, strings.Repeat("x", 1<<20), n))
+			}
+		case "tools/call":
+			send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, m.ID))
+		}
+	}))
+	client := f.agent(t, "2025-11-25")
+	f.notify(t, client, "notifications/ask")
+	f.call(t, client, "1", "x") // they have come by its answer
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	listen := func() *mcptest.Stream {
+		stream, err := client.Listen(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream
+	}
+	listen().Close()
+	stream := listen()
+	defer stream.Close()
+	for end := fmt.Sprintf(`"n":%d}}`, last); ; {
+		m, err := stream.Next()
+		if err != nil {
+			t.Fatalf("before the last message: %v", err)
+		}
+		if strings.HasSuffix(string(m.Raw), end) {
+			return
+		}
+	}
+}
+
 func TestFront_MessagesGoToTheCallTheyBelongTo(t *testing.T) {
 	calls := 0
 	f := newFront(t, nil, scripted(func(m *gateway.Message, send func(string)) {
