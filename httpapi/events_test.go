@@ -161,7 +161,7 @@ func TestEvents(t *testing.T) {
 		}
 	})
 	t.Run("go on past the time that a body may take", func(t *testing.T) {
-		w := newWorld(t, func(o *httpapi.Options) { o.ReadTimeout, o.Heartbeat = 100*time.Millisecond, 50*time.Millisecond })
+		w := newWorld(t, func(o *httpapi.Options) { o.ReadTimeout, o.Heartbeat = time.Nanosecond, 50*time.Millisecond })
 		s := w.stream(alice, "")
 		s.next("pending")
 		for range 10 {
