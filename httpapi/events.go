@@ -111,7 +111,9 @@ func (h *Handler) streamEvents(w http.ResponseWriter, r *http.Request, who *call
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // that of the body would end the stream
+	control := http.NewResponseController(w)
+	_ = control.Flush()                      // which waits for a body that nobody reads: for no longer than that may take
+	_ = control.SetReadDeadline(time.Time{}) // that of the body would end the stream
 	if err := s.begin(r.Context(), first, since); err == nil {
 		s.goOn(r.Context())
 	}

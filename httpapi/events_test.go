@@ -2,7 +2,9 @@ package httpapi_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -173,6 +175,22 @@ func TestEvents(t *testing.T) {
 		}
 		w.asked(`{"n":1}`)
 		s.next("approval.requested")
+	})
+	t.Run("begin beside a body that does not come", func(t *testing.T) {
+		w := newWorld(t, func(o *httpapi.Options) { o.ReadTimeout = 100 * time.Millisecond })
+		body, unsent := io.Pipe()
+		defer unsent.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		defer context.AfterFunc(ctx, func() { unsent.Close() })() // else the client waits for it
+		req := w.request(alice, "GET", "/v1/events", "").WithContext(ctx)
+		req.Body, req.ContentLength = body, -1
+		res, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	})
 	t.Run("are for a bounded number of listeners", func(t *testing.T) {
 		w := newWorld(t, func(o *httpapi.Options) { o.MaxStreams = 2 })
