@@ -18,6 +18,8 @@ const (
 	maxGroupBytes = 16 << 20
 	// maxSenders is how many groups are under way at once: while one is flushed the next is made.
 	maxSenders = 2
+	// enough are as many as make a group that waits for no larger one: the machine would wait with it.
+	enough = 24
 	// soon is how long a group is waited for at most by those who are fewer than it.
 	soon = 20 * time.Millisecond
 	// crowd is how many in a group mean that more callers are about to come.
@@ -46,8 +48,8 @@ func (r *request) answer(err error) {
 }
 
 // groups sends the requests of concurrent callers together. Who comes while nothing is under way sends its own
-// at once. Who comes later is sent with all the others who wait: when they are as many as are under way, or when
-// what is under way ends, or soon. A transaction costs as much as five of its effects, so that few large groups
+// at once. Who comes later is sent with all the others who wait: when they are as many as are under way, or enough,
+// or when what is under way ends, or soon. A transaction costs as much as five of its effects, so that few large groups
 // are faster for everybody than many small ones.
 type groups[R interface{ common() *request }] struct {
 	send func(ctx context.Context, group []R) // answers each
@@ -117,9 +119,9 @@ func (g *groups[R]) addSender() bool {
 	return true
 }
 
-// areFew reports whether those who wait are fewer than are under way, and these back soon.
+// areFew reports whether those who wait are fewer than enough and than are under way, and these back soon.
 func (g *groups[R]) areFew() bool {
-	return len(g.queue) < g.underWay && time.Since(g.taken) < soon
+	return len(g.queue) < min(g.underWay, enough) && time.Since(g.taken) < soon
 }
 
 // relieveSoon has those who wait sent after a while, whatever becomes of those they wait for.
